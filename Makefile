@@ -1,0 +1,61 @@
+# Each target works on a fresh machine with make and Python >= 3.11; the environment is made on first use.
+PYTHON  ?= python3
+WORKERS ?= 2
+ARGS    ?=
+
+VENV  := .venv
+PY    := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+
+# The compilation cache makes a second run fast and is empty on a clean checkout. One BLAS thread for each worker,
+# so that workers do not compete for cores.
+TEST_ENV = JAX_COMPILATION_CACHE_DIR="$(CURDIR)/build/jax-cache" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=1 \
+           OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+
+.DEFAULT_GOAL := help
+.PHONY: help venv figures test lint format types bench clean distclean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+venv: $(STAMP)  ## make .venv and install nsdyn into it, editable
+
+# The stamp is written last: an interrupted installation is taken up again.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "nsdyn needs Python 3.11 or newer; '$(PYTHON)' is missing or older. Try: make PYTHON=python3.12 ..." >&2; \
+	    exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+figures: $(STAMP)  ## compute and draw all figures into figures/
+	$(VENV)/bin/nsdyn figures --out figures
+
+test: lint types  ## lint, type check, run all tests; ARGS="-k name" selects
+	$(TEST_ENV) $(PY) -m pytest -n $(WORKERS) --dist=loadfile --durations=15 -q $(ARGS)
+
+lint: $(STAMP)  ## check style and format
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+format: $(STAMP)  ## mend style and format in place
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+# Type checkers do not follow the package map, so the tree is checked as it is installed. build/lib goes too: setuptools
+# would ship what lies there from modules deleted since.
+types: $(STAMP)  ## type check the installed form of the package
+	rm -rf build/tree build/lib build/bdist.*
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --target build/tree .
+	cd build/tree && ../../$(PY) -m mypy --config-file ../../pyproject.toml --cache-dir ../mypy-cache -p nsdyn
+
+bench: $(STAMP)  ## time integrators and laws on this machine
+	$(VENV)/bin/nsdyn bench
+
+clean:  ## remove what was built, but not .venv and figures/
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	find nsdyn integrators problems studies tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean  ## remove .venv as well
+	rm -rf $(VENV)

@@ -1,0 +1,61 @@
+"""nsdyn: mechanisms whose constraints switch. Any integrator, any impulse law, any mechanism.
+
+Importing nsdyn switches JAX to 64-bit floats: constraints, impulses and event times need them.
+"""
+
+from pathlib import Path
+
+import jax
+
+jax.config.update("jax_enable_x64", True)
+
+_here = Path(__file__).resolve().parent
+if (_here.parent / "pyproject.toml").is_file() and (_here.parent / "integrators").is_dir():
+    __path__.append(str(_here.parent))  # a source tree: nsdyn.integrators and its siblings are folders beside this one
+
+from nsdyn.blocks import lock  # noqa: E402
+from nsdyn.constraint import Fixed, Nonholonomic  # noqa: E402
+from nsdyn.contact import Contact  # noqa: E402
+from nsdyn.errors import (  # noqa: E402
+    FileError,
+    NsdynError,
+    ProblemError,
+    RedundancyWarning,
+    SimulationError,
+)
+from nsdyn.problem import Problem  # noqa: E402
+from nsdyn.rollout import rollout  # noqa: E402
+from nsdyn.scheduled import Scheduled  # noqa: E402
+from nsdyn.simulate import simulate  # noqa: E402
+from nsdyn.status import Status  # noqa: E402
+from nsdyn.storage import load  # noqa: E402
+from nsdyn.sweep import sweep  # noqa: E402
+from nsdyn.switching import Switching  # noqa: E402
+from nsdyn.system import System  # noqa: E402
+from nsdyn.trajectory import Trajectory  # noqa: E402
+from nsdyn.transitions import Transitions  # noqa: E402
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Contact",
+    "FileError",
+    "Fixed",
+    "Nonholonomic",
+    "NsdynError",
+    "Problem",
+    "ProblemError",
+    "RedundancyWarning",
+    "Scheduled",
+    "SimulationError",
+    "Status",
+    "Switching",
+    "System",
+    "Trajectory",
+    "Transitions",
+    "load",
+    "lock",
+    "rollout",
+    "simulate",
+    "sweep",
+]

@@ -1,0 +1,96 @@
+"""What an impulse law is. At a switching instant
+
+    M (v+ - v-) + D^T Lam = U,        G+ v+ = -g_t+                                            (1)
+
+with the applied impulse U, the impulse Lam of the constraints and the directions D in which it acts. The law chooses D and,
+where it is not ideal, the velocities after.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from nsdyn import linalg
+from nsdyn.errors import ProblemError
+
+SAME_ROW = 1e-12
+
+
+class Jump(NamedTuple):
+    """v+, the impulse Lam and its directions D (rows), so that M (v+ - v-) + D^T Lam = U."""
+
+    v_after: Float[Array, " n"]
+    Lam: Float[Array, " m"]
+    direction: Float[Array, "m n"]
+
+
+class Switch(NamedTuple):
+    """The data of a switch with every default filled in; `kept` marks rows of G_after that were live before as well."""
+
+    M: Float[Array, "n n"]
+    solve: Callable
+    G: Float[Array, "m n"]
+    live: Bool[Array, " m"]
+    kept: Bool[Array, " m"]
+    v: Float[Array, " n"]
+    gt: Float[Array, " m"]
+    U: Float[Array, " n"]
+    G_before: Float[Array, "k n"]
+    live_before: Bool[Array, " k"]
+
+
+class AbstractLaw(eqx.Module):
+    """A law answers `decide`; people and drivers call `jump`."""
+
+    @abstractmethod
+    def decide(self, switch: Switch) -> Jump:
+        """The jump of one switch."""
+
+    def jump(
+        self, M, G_before, G_after, v_before, gt_after=None, U=None, on_before=None, on_after=None, solve=None
+    ) -> Jump:
+        """The jump between constraints G_before and G_after. Masks mark live rows; dead rows give zero rows in the answer."""
+        M, v = jnp.asarray(M, float), jnp.asarray(v_before, float)
+        n = _vector_size("v_before", v)
+        if M.shape != (n, n):
+            raise ProblemError(f"jump(M=...): expected shape ({n}, {n}) to go with v_before, found {M.shape}")
+        G, live = _rows("G_after", G_after, on_after, n)
+        old, on = _rows("G_before", G_before, on_before, n)
+        gt = jnp.zeros(G.shape[0]) if gt_after is None else jnp.asarray(gt_after, float)
+        force = jnp.zeros(n) if U is None else jnp.asarray(U, float)
+        for name, value, size in (("gt_after", gt, G.shape[0]), ("U", force, n)):
+            if value.shape != (size,):
+                raise ProblemError(f"jump({name}=...): expected shape ({size},), found {value.shape}")
+        apply = linalg.factor(M) if solve is None else solve
+        kept = persistent(old, G, on, live)
+        return self.decide(Switch(M, apply, G, live, kept, v, jnp.where(live, gt, 0.0), force, old, on))
+
+
+def _vector_size(name, v):
+    if v.ndim != 1:
+        raise ProblemError(f"jump({name}=...): expected a vector, found shape {v.shape}")
+    return v.shape[0]
+
+
+def _rows(name, G, live, n):
+    G = jnp.asarray(G, float)
+    G = G.reshape(0, n) if G.size == 0 else G
+    if G.ndim != 2 or G.shape[1] != n:
+        raise ProblemError(f"jump({name}=...): expected shape (rows, {n}), found {G.shape}")
+    live = jnp.ones(G.shape[0], bool) if live is None else jnp.asarray(live, bool)
+    if live.shape != (G.shape[0],):
+        raise ProblemError(f"jump: the mask of {name} should have shape ({G.shape[0]},), found {live.shape}")
+    return jnp.where(live[:, None], G, 0.0), live
+
+
+def persistent(G_before, G_after, on_before, on_after):
+    """Which rows of G_after are the same live row, at the same place, of G_before."""
+    shared = min(G_before.shape[0], G_after.shape[0])
+    difference = jnp.max(jnp.abs(G_before[:shared] - G_after[:shared]), axis=1, initial=0.0)
+    scale = jnp.max(jnp.abs(G_after[:shared]), axis=1, initial=0.0)
+    same = on_before[:shared] & on_after[:shared] & (difference <= SAME_ROW * scale)
+    return jnp.concatenate([same, jnp.zeros(G_after.shape[0] - shared, bool)])

@@ -1,0 +1,17 @@
+"""Impulse laws: what decides the velocities after a switch."""
+
+from nsdyn.law import AbstractLaw, Jump, Switch
+from nsdyn.laws.mueller import MuellerTransition
+from nsdyn.laws.post_switch import PostSwitchGradient
+from nsdyn.laws.restitution import Restitution
+from nsdyn.laws.zero_velocity import ZeroVelocity
+
+__all__ = [
+    "AbstractLaw",
+    "Jump",
+    "MuellerTransition",
+    "PostSwitchGradient",
+    "Restitution",
+    "Switch",
+    "ZeroVelocity",
+]

@@ -1,0 +1,101 @@
+"""Event location: from a step on which guards were seen to fall through zero to the instant of the first one.
+
+The dense output gives a start; then Newton's method on the true step map Phi,
+
+    theta <- theta - g_i(Phi(theta h)) / (d/dtheta) g_i(Phi(theta h))                          (1)
+
+until the change is round-off. Phi, not the interpolant, is what the trajectory consists of, so the event time has the order
+of the method. If another guard turns out to have crossed before the one located, the search goes on with that guard.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from nsdyn.dense import SLACK, below, dips, guards_between
+from nsdyn.integrator import State
+from nsdyn.model import Model
+
+SAMPLES = 16
+ITERATIONS = 30
+CONVERGED = 4e-15
+ACCEPTED = 1e-10
+REACH = 0.25  # Newton may leave its start by this part of the step
+
+
+class Event(NamedTuple):
+    """A located switch: the fraction of the step, the guard that sets the time, all guards that fired."""
+
+    theta: Float[Array, ""]
+    index: Int[Array, ""]
+    fired: Bool[Array, " k"]
+    immediate: Bool[Array, ""]
+    found: Bool[Array, ""]
+
+
+def estimates(model: Model, start: State, end: State, h, p, hit):
+    """Where each guard in `hit` first falls through zero on the dense output; infinite for the others."""
+    x = jnp.linspace(0.0, 1.0, SAMPLES + 1)
+    inner = guards_between(model, start, end, h, p, x[1:-1])
+    values = jnp.concatenate([start.guard[None], inner, end.guard[None]])
+    dx = 1.0 / SAMPLES
+    # (a) the first sample beyond zero, interpolated linearly, or by the rate at which a guard on its surface was left
+    beyond = below(values[1:], start.floor)
+    j = jnp.argmax(beyond, axis=0)
+    left, right = jnp.take_along_axis(values, j[None], 0)[0], jnp.take_along_axis(values, j[None] + 1, 0)[0]
+    fall = left - right
+    linear = (j + jnp.where(fall > 0, left / jnp.where(fall > 0, fall, 1.0), 1.0)) * dx
+    rise = start.lift * h * dx
+    lifted = (start.floor > 0) & (j == 0) & (rise > right)
+    arc = rise / jnp.where(lifted, rise - right, 1.0) * dx
+    crossing = jnp.where(jnp.any(beyond, axis=0), jnp.where(lifted, arc, linear), jnp.inf)
+    # (b) a dip between samples: the left root of the parabola
+    a, b, d = values[:-2], values[1:-1], values[2:]
+    dip = dips(a, b, d) & (a > 0) & (b > 0) & (d > 0)
+    jd = jnp.argmax(dip, axis=0)
+    a, b, d = (jnp.take_along_axis(y, jd[None], 0)[0] for y in (a, b, d))
+    c = jnp.where(a - 2 * b + d > 0, a - 2 * b + d, 1.0)
+    vertex = (a - d) / (2 * c)
+    root = vertex - jnp.sqrt(jnp.maximum(vertex**2 - 2 * b / c, 0.0))
+    dipping = jnp.where(jnp.any(dip, axis=0), (jd + 1 + root) * dx, jnp.inf)
+    return jnp.where(hit, jnp.minimum(crossing, dipping), jnp.inf)
+
+
+def locate(model: Model, start: State, end: State, h, p, hit, flow: Callable) -> Event:
+    """The first switch on a step from `start` to `end`; flow(theta) gives the guards at Phi(theta h)."""
+    immediate = hit & (start.floor == 0) & (start.guard <= 0)
+    guess = estimates(model, start, end, h, p, hit)
+
+    def newton(carry):
+        theta, i, n, _, change = carry
+        g, slope = jax.jvp(flow, (theta,), (jnp.ones_like(theta),))
+        falling = slope[i] < 0
+        target = theta - g[i] / jnp.where(falling, slope[i], -jnp.inf)
+        target = jnp.clip(target, jnp.maximum(guess[i] - REACH, -1e-6), jnp.minimum(guess[i] + REACH, 1.0 + 1e-6))
+        change = jnp.abs(target - theta)
+        settled = change <= CONVERGED
+        # has another guard crossed before?
+        late = jnp.where(hit & (slope < 0), g / jnp.where(slope < 0, -slope, 1.0), jnp.inf)
+        j = jnp.argmin(late)
+        earlier = settled & (j != i) & (late[j] < -SLACK)
+        fired = hit & (g <= SLACK * jnp.abs(slope))
+        fired = fired | (jnp.arange(hit.shape[0]) == i)
+        done = settled & ~earlier
+        return jnp.where(earlier, theta + late[j], target), jnp.where(earlier, j, i), n + 1, (done, fired, falling), change
+
+    first = jnp.argmin(guess)
+    none = (jnp.zeros((), bool), jnp.zeros_like(hit), jnp.zeros((), bool))
+    carry = (jnp.minimum(guess[first], 1.0), first, jnp.zeros((), int), none, jnp.asarray(jnp.inf))
+    more = lambda c: ~c[3][0] & (c[2] < ITERATIONS) & ~jnp.any(immediate) & jnp.any(hit)
+    theta, index, _, (_, fired, falling), change = jax.lax.while_loop(more, newton, carry)
+    at_once = jnp.any(immediate)
+    return Event(
+        theta=jnp.where(at_once, 0.0, theta),
+        index=jnp.where(at_once, jnp.argmax(immediate), index),
+        fired=jnp.where(at_once, immediate, fired),
+        immediate=at_once,
+        found=at_once | ((change <= ACCEPTED) & falling),
+    )

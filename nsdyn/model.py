@@ -1,0 +1,197 @@
+"""System and constraints put together: what an integrator sees.
+
+Velocity-level rows of all constraints, with q' from the system,
+
+    psi(q, v, t) = G v + psi_0,    G = d psi / dv                                             (1)
+    d psi / dt = G v' + gamma,     gamma = psi_q q' + psi_t  (v fixed)                        (2)
+
+For holonomic rows psi = g_q q' + g_t, so gamma = d/dt(G) v + 2 g_qt v + g_tt. Everything comes from jvp; no third-order
+tensor is formed. The parts of a tuple of constraints keep their own modes and held values; the mode of the whole is their
+concatenation.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from nsdyn import linalg
+from nsdyn.constraint import AbstractConstraint
+from nsdyn.system import System
+
+
+class Point(eqx.Module):
+    """Where a mechanism is: time, configuration, velocity, mode and what its constraints hold."""
+
+    t: Float[Array, ""]
+    q: Float[Array, " nq"]
+    v: Float[Array, " n"]
+    mode: Array
+    held: tuple
+
+
+class Model(eqx.Module):
+    """A system with its constraints, bound to the shapes of a problem (`Model.of`)."""
+
+    system: System
+    parts: tuple[AbstractConstraint, ...]
+    heights: tuple[int, ...] = eqx.field(static=True)  # rows of each part
+    widths: tuple[int, ...] = eqx.field(static=True)  # guards of each part
+    shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # shape of each part's mode
+
+    @staticmethod
+    def of(system: System, parts: tuple[AbstractConstraint, ...], q, v, t, p) -> "Model":
+        heights, widths, shapes = [], [], []
+        for part in parts:
+
+            def sample(q, v, t, p, part=part):
+                qdot = system.rate(q, v, p)
+                mode, held = part.start(q, qdot, t, p), part.hold(q, t, p)
+                psi = part.rate(q, qdot, v, t, p, mode, held)
+                return mode, psi, part.guards(q, v, jnp.zeros_like(psi), t, p, mode, held)
+
+            mode, psi, guards = jax.eval_shape(sample, q, v, t, p)
+            heights.append(psi.shape[0])
+            widths.append(guards.shape[0])
+            shapes.append(mode.shape)
+        return Model(system, parts, tuple(heights), tuple(widths), tuple(shapes))
+
+    @property
+    def m(self) -> int:
+        return sum(self.heights)
+
+    @property
+    def k(self) -> int:
+        return sum(self.widths)
+
+    @property
+    def drifts(self) -> bool:
+        return any(part.drifts for part in self.parts)
+
+    @property
+    def settles(self) -> bool:
+        return any(part.settles for part in self.parts)
+
+    # The parts and their shares of mode, rows and guards.
+
+    def _join(self, modes):
+        if len(modes) == 1:
+            return modes[0]
+        return jnp.concatenate([jnp.ravel(mode) for mode in modes]) if modes else jnp.zeros((), int)
+
+    def split_mode(self, mode):
+        if len(self.parts) == 1:
+            return [mode]
+        sizes = [_size(shape) for shape in self.shapes]
+        return [part.reshape(shape) for part, shape in zip(_split(mode, sizes), self.shapes, strict=True)]
+
+    def _each(self, mode, held):
+        return zip(self.parts, self.split_mode(mode), held, strict=True)
+
+    # Rows and guards.
+
+    def start(self, q, v, t, p) -> Point:
+        qdot = self.system.rate(q, v, p)
+        mode = self._join([part.start(q, qdot, t, p) for part in self.parts])
+        return Point(t, q, v, mode, tuple(part.hold(q, t, p) for part in self.parts))
+
+    def rows(self, q, t, p, mode, held):
+        """Position-level residual; zero in rows that have no position level."""
+        parts = zip(self._each(mode, held), self.heights, strict=True)
+        return _concatenate(
+            [c.rows(q, t, p, k, x) if c.positional else jnp.zeros(height) for (c, k, x), height in parts]
+        )
+
+    def positional(self):
+        """Which rows have a position level, shape (m,)."""
+        pairs = zip(self.parts, self.heights, strict=True)
+        return jnp.concatenate([jnp.full(h, part.positional) for part, h in pairs] or [jnp.zeros(0, bool)])
+
+    def psi(self, q, v, t, p, mode, held):
+        qdot = self.system.rate(q, v, p)
+        return _concatenate([c.rate(q, qdot, v, t, p, k, x) for c, k, x in self._each(mode, held)])  # (1)
+
+    def live(self, q, t, p, mode):
+        masks = [
+            jnp.ones(height, bool) if (mask := part.live(q, t, p, k)) is None else mask
+            for part, k, height in zip(self.parts, self.split_mode(mode), self.heights, strict=True)
+        ]
+        return jnp.concatenate(masks) if masks else jnp.zeros(0, bool)
+
+    def jacobian(self, q, v, t, p, mode, held):
+        """G, shape (m, n)."""
+        if self.m == 0:
+            return jnp.zeros((0, v.shape[0]))
+        if self.system.kinematics is None and all(part.positional for part in self.parts):
+            return _jacobian(lambda q: self.rows(q, t, p, mode, held), q, self.m)  # cheaper than (1), and equal
+        return _jacobian(lambda v: self.psi(q, v, t, p, mode, held), v, self.m)  # (1)
+
+    def gamma(self, q, v, t, p, mode, held):
+        if self.m == 0:
+            return jnp.zeros(0)
+        psi = lambda q, t: self.psi(q, v, t, p, mode, held)
+        return jax.jvp(psi, (q, t), (self.system.rate(q, v, p), jnp.ones_like(t)))[1]  # (2)
+
+    def guards(self, point: Point, lam, p):
+        shares = _split(lam, self.heights)
+        each = zip(self._each(point.mode, point.held), shares, strict=True)
+        return _concatenate([c.guards(point.q, point.v, part, point.t, p, k, x) for (c, k, x), part in each])
+
+    # Switching.
+
+    def after(self, fired, point: Point, p) -> Point:
+        """The same point in the mode that follows; the parts that fired hold anew."""
+        qdot = self.system.rate(point.q, point.v, p)
+        modes, held = [], []
+        for (part, mode, kept), share in zip(self._each(point.mode, point.held), _split(fired, self.widths), strict=True):
+            any_fired = jnp.any(share)
+            new = part.after(share, point.q, qdot, point.v, point.t, p, mode)
+            modes.append(jnp.where(any_fired, new, mode))
+            fresh = part.hold(point.q, point.t, p)
+            held.append(jax.tree.map(lambda new, old, hit=any_fired: jnp.where(hit, new, old), fresh, kept))
+        return Point(point.t, point.q, point.v, self._join(modes), tuple(held))
+
+    def settle(self, before: Point, after: Point, v, p):
+        """The mode after an impact that left the velocity v."""
+        rates = _split(self.psi(after.q, v, after.t, p, after.mode, after.held), self.heights)
+        pairs = zip(self.parts, self.split_mode(before.mode), self.split_mode(after.mode), rates, strict=True)
+        return self._join([part.settle(rate, old, new) for part, old, new, rate in pairs])
+
+
+def _concatenate(values):
+    return jnp.concatenate(values) if values else jnp.zeros(0)
+
+
+def _split(x, sizes):
+    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+    return [x[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+
+
+def _size(shape):
+    size = 1
+    for extent in shape:
+        size *= extent
+    return size
+
+
+def _jacobian(function, x, m):
+    """Forward mode compiles to less code for the usual few coordinates; reverse mode wins for few rows of many."""
+    return (jax.jacrev if x.shape[0] > 8 * m else jax.jacfwd)(function)(x)
+
+
+def saddle(model: Model, point: Point, p):
+    """M^-1, G, live and psi at a point: what projections and laws need."""
+    args = (point.q, point.v, point.t, p, point.mode, point.held)
+    return (
+        model.system.solver(point.q, p),
+        model.jacobian(*args),
+        model.live(point.q, point.t, p, point.mode),
+        model.psi(*args),
+    )
+
+
+def project_velocity(model: Model, point: Point, p):
+    """The velocity nearest in the mass metric that satisfies psi = 0, and the impulse that takes it there."""
+    solve, G, live, psi = saddle(model, point, p)
+    step, impulse = linalg.masked_kkt(solve, G, live, jnp.zeros_like(point.v), -psi)
+    return point.v + step, impulse

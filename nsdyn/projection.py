@@ -1,0 +1,49 @@
+"""Removal of constraint drift by projection in the mass metric.
+
+Positions, by Newton with the matrix frozen at the first point (drift is small, so this converges by a factor of its size):
+
+    min (dq)^T M (dq)/2  subject to  g(q + dq) = 0:   M dx + G^T mu = 0,  G dx = -g(q),  dq = rate(q, dx)     (1)
+
+where rate maps a velocity to q' (the identity unless there are quasi-velocities). Velocities, at the new position:
+
+    M dv + G^T mu = 0,  G (v + dv) + psi_0 = 0                                                               (2)
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from nsdyn import linalg
+from nsdyn.model import Model, Point, project_velocity, saddle
+
+ITERATIONS = 2
+
+
+def project(model: Model, point: Point, p) -> Point:
+    """The nearest point that satisfies the live rows at position and velocity level."""
+    moved = project_position(model, point, p, ITERATIONS)
+    return eqx.tree_at(lambda x: x.v, moved, project_velocity(model, moved, p)[0])  # (2)
+
+
+def project_position(model: Model, point: Point, p, iterations: int) -> Point:
+    if not any(part.positional for part in model.parts):
+        return point
+    solve, G, live, _ = saddle(model, point, p)
+    mask = live & model.positional()
+    Gm, Y, inverse = linalg.schur(solve, G, mask)
+    q = point.q
+    for _ in range(iterations):
+        g = model.rows(q, point.t, p, point.mode, point.held)
+        dx = -linalg.matvec(Y, inverse(jnp.where(mask, g, 0.0)))  # (1)
+        q = q + model.system.rate(point.q, dx, p)
+    return eqx.tree_at(lambda x: x.q, point, q)
+
+
+def consistent(model: Model, point: Point, p, iterations: int = 50) -> Point:
+    """A consistent point near one that may be far off: Newton with fresh matrices. For messages, not for time steps."""
+    for _ in range(iterations):
+        before = np.asarray(point.q)
+        point = project_position(model, point, p, 1)
+        if not np.all(np.isfinite(point.q)) or np.max(np.abs(np.asarray(point.q) - before), initial=0.0) < 1e-14:
+            break
+    return eqx.tree_at(lambda x: x.v, point, project_velocity(model, point, p)[0])

@@ -1,0 +1,42 @@
+"""Status codes that travel out of traced code; the first failure of a trajectory is the one kept."""
+
+from enum import IntEnum
+
+
+class Status(IntEnum):
+    OK = 0
+    NONFINITE = 1
+    LEADS_BACK = 2
+    TOO_MANY_SWITCHES = 3
+    LOG_FULL = 4
+    GUARD_NEGATIVE = 5
+    NOT_LOCATED = 6
+    NO_MODE = 7
+    DO_NOT_MEET = 8
+    NOT_CONVERGED = 9
+
+
+MESSAGES = {
+    Status.OK: "the run reached t_end",
+    Status.NONFINITE: "the state became infinite or NaN. Try a smaller step; look for a singular mass matrix or constraint",
+    Status.LEADS_BACK: (
+        "the velocity after a switch leads straight back through the switching surface (Z v+ has the wrong sign). "
+        "Try another law, a switching function transversal to the motion, or latch=True for a capture"
+    ),
+    Status.TOO_MANY_SWITCHES: (
+        "more switches than allowed inside one step: switching times accumulate (Zeno) or two modes chatter. "
+        "Try a larger rest speed in Contact, a smaller step, or EventDriven(..., max_switches=...)"
+    ),
+    Status.LOG_FULL: "the event log is full. Raise max_events",
+    Status.GUARD_NEGATIVE: (
+        "a guard is already negative at the start, so its crossing would never be seen. "
+        "Start on the side where the guards of the initial mode are positive"
+    ),
+    Status.NOT_LOCATED: "a switch seen inside a step could not be located to round-off. Try a smaller step",
+    Status.NO_MODE: "a mode was left but no switching function rises there. Look at the switching functions",
+    Status.DO_NOT_MEET: (
+        "the constraints of the new mode are not satisfied at the switching point (g+ != 0 where z = 0). "
+        "Look at problem.check()"
+    ),
+    Status.NOT_CONVERGED: "the Newton iteration of a step did not converge. Try a smaller step",
+}

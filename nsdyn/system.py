@@ -1,0 +1,114 @@
+"""The unconstrained mechanical system: mass, forces and, optionally, its potential, mass solve and kinematics.
+
+    q' = v                      or, with quasi-velocities,  q' = kinematics(q, v, p)   (1)
+    M(q) v' + G^T lam = f(q, v, t)                                                     (2)
+
+`System.from_lagrangian` finds f from T(q, v) and V(q) by automatic differentiation:
+
+    M = d2T/dv2,   f = dT/dq - dV/dq + applied - (d/dq dT/dv) v                        (3)
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from nsdyn import linalg
+from nsdyn.errors import ProblemError
+
+
+def takes(function: Callable, count: int) -> bool:
+    """Whether `function` can be called with `count` positional arguments."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
+
+
+class System(eqx.Module):
+    """mass(q, p) -> (n, n); force(q, v, t, p) -> (n,), or force(q, v, t, p, mode); the rest is optional."""
+
+    mass: Callable = eqx.field(static=True)
+    force: Callable = eqx.field(static=True)
+    potential: Callable | None = eqx.field(static=True, default=None)
+    solve: Callable | None = eqx.field(static=True, default=None)
+    kinematics: Callable | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self):
+        for name, count in (("mass", 2), ("force", 4), ("potential", 2), ("solve", 3), ("kinematics", 3)):
+            function = getattr(self, name)
+            if function is None and name not in ("mass", "force"):
+                continue
+            if not callable(function):
+                raise ProblemError(f"System({name}=...): expected a function, found {function!r}")
+            if not takes(function, count) and not (name == "force" and takes(function, 5)):
+                wanted = {"force": "(q, v, t, p) or (q, v, t, p, mode)", "solve": "(q, b, p)", "kinematics": "(q, v, p)"}
+                raise ProblemError(
+                    f"System({name}=...): expected a function of {wanted.get(name, '(q, p)')}, "
+                    f"found the signature {inspect.signature(function)}"
+                )
+
+    @staticmethod
+    def from_lagrangian(kinetic: Callable, potential: Callable | None = None, applied: Callable | None = None) -> "System":
+        """A system from T = kinetic(q, v, p), V = potential(q, p) and further forces applied(q, v, t, p)."""
+        terms = _Lagrangian(kinetic, potential, applied)
+        return System(mass=terms.mass, force=terms.force, potential=potential)
+
+    def rate(self, q, v, p):
+        return v if self.kinematics is None else self.kinematics(q, v, p)  # (1)
+
+    def forces(self, q, v, t, p, mode):
+        if takes(self.force, 5) and not takes(self.force, 4):
+            return self.force(q, v, t, p, mode)
+        return self.force(q, v, t, p)
+
+    def solver(self, q, p) -> Callable:
+        """b -> M(q)^-1 b for vectors and for matrices of columns."""
+        if self.solve is None:
+            return linalg.factor(self.mass(q, p))
+        vector = lambda b: self.solve(q, b, p)
+        return lambda b: vector(b) if b.ndim == 1 else jax.vmap(vector, in_axes=1, out_axes=1)(b)
+
+    def kinetic(self, q, v, p):
+        return 0.5 * jnp.sum(v * linalg.matvec(self.mass(q, p), v))
+
+    def energy(self, q, v, p):
+        """T + V; T alone where the system has no potential."""
+        kinetic = self.kinetic(q, v, p)
+        return kinetic if self.potential is None else kinetic + self.potential(q, p)
+
+
+class _Lagrangian(eqx.Module):
+    """The functions of (3). A module, so that two systems made of the same functions are equal and share a program."""
+
+    kinetic: Callable = eqx.field(static=True)
+    potential: Callable | None = eqx.field(static=True)
+    applied: Callable | None = eqx.field(static=True)
+
+    def mass(self, q, p):
+        momentum = lambda v: jax.grad(self.kinetic, argnums=1)(q, v, p)
+        return jax.jacfwd(momentum)(jnp.zeros_like(q))
+
+    def force(self, q, v, t, p):
+        lagrangian = lambda q: self.kinetic(q, v, p) - (0.0 if self.potential is None else self.potential(q, p))
+        momentum = lambda q: jax.grad(self.kinetic, argnums=1)(q, v, p)
+        f = jax.grad(lagrangian)(q) - jax.jvp(momentum, (q,), (v,))[1]  # (3)
+        return f if self.applied is None else f + self.applied(q, v, t, p)
+
+
+def closed_over_tracer(functions: Any) -> str | None:
+    """The name of a function among `functions` that closes over a traced value, if there is one."""
+    for function in jax.tree.leaves(functions):
+        code = getattr(function, "__wrapped__", function)
+        cells = getattr(code, "__closure__", None) or ()
+        values = [cell.cell_contents for cell in cells] + list(getattr(code, "__defaults__", None) or ())
+        values += list(getattr(code, "args", ())) + list((getattr(code, "keywords", None) or {}).values())
+        if any(isinstance(x, jax.core.Tracer) for value in values for x in jax.tree.leaves(value)):
+            return getattr(code, "__qualname__", repr(code))
+    return None

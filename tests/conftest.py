@@ -1,0 +1,17 @@
+"""Settings for all tests: float64, no silent broadcasting between ranks, the same random examples in every run."""
+
+import os
+
+os.environ.setdefault("MPLBACKEND", "Agg")  # before matplotlib is imported: no windows
+
+import hypothesis
+import jax
+
+import nsdyn  # noqa: F401  importing it enables float64
+
+# (n,) + (n, 1) is (n, n): nearly always a mistake. Dtype promotion stays standard: int * float is wanted.
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# Compilation makes the first example slow, hence no deadline.
+hypothesis.settings.register_profile("nsdyn", deadline=None, derandomize=True, max_examples=30)
+hypothesis.settings.load_profile("nsdyn")

@@ -1,0 +1,171 @@
+"""The layout holds: packages are listed, imports go one way, sources name no machine and stay short."""
+
+import ast
+import importlib
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+OUTER = ("integrators", "problems", "studies")  # top-level folder x is imported as nsdyn.x
+FOLDERS = ("nsdyn", *OUTER)
+MAY_IMPORT = {
+    "core": set(),
+    "integrators": {"integrators"},
+    "problems": {"problems"},
+    "studies": {"studies", "problems", "integrators"},
+    "cli": set(OUTER),
+}
+FILE_LINES, FUNCTION_LINES = 400, 100
+MACHINE_PATH = re.compile(r"(?<![\w.~}])/(?:work|root|home|Users|mnt|tmp)/|[A-Z]:\\\\?Users")
+TEXT = {".py", ".c", ".h", ".toml", ".md", ".json", ".yml", ".yaml", ".txt", ".cfg"}
+
+
+def sources(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    if parts[0] in OUTER:
+        parts = ("nsdyn", *parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(source: str, module: str, is_package: bool = False) -> Iterator[str]:
+    """Absolute names of all that `source` imports, at any depth of nesting.
+
+    `from a import b` gives a.b, which may be a module or not; either way its prefix tells the package.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = module.split(".")
+            if node.level:  # one dot is the package itself
+                base = base[: len(base) - node.level + is_package]
+            prefix = (base if node.level else []) + (node.module.split(".") if node.module else [])
+            yield from (".".join([*prefix, alias.name]) for alias in node.names)
+        elif isinstance(node, ast.Call) and "import" in ast.unparse(node.func) and node.args:
+            match node.args[0]:  # importlib.import_module("a.b"), __import__("a")
+                case ast.Constant(value=str(name)):
+                    yield name
+
+
+def part(module: str) -> str:
+    """The part of the project that a module belongs to; "" for other people's."""
+    match module.split("."):
+        case ["nsdyn", name, *_] if name in MAY_IMPORT:
+            return name
+        case ["nsdyn", *_]:
+            return "core"
+    return ""
+
+
+def violations(source: str, module: str, is_package: bool = False) -> list[str]:
+    allowed = MAY_IMPORT[part(module)] | {"core", ""}
+    if module in ("nsdyn.__main__", "nsdyn.cli") or module.startswith("nsdyn.cli."):
+        allowed |= {"cli"}
+    return [f"{module} imports {name}" for name in imported(source, module, is_package) if part(name) not in allowed]
+
+
+def test_every_package_is_listed():
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        listed = tomllib.load(file)["tool"]["setuptools"]["packages"]
+    on_disk = [module_name(path) for path in sources(*FOLDERS) if path.name == "__init__.py"]
+    assert sorted(listed) == sorted(on_disk)
+
+
+def test_every_source_folder_is_a_package():
+    folders = {path.parent for path in sources(*FOLDERS)}
+    assert not [str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").exists()]
+
+
+def test_imports_go_one_way():
+    found = []
+    for path in sources(*FOLDERS):
+        found += violations(path.read_text("utf-8"), module_name(path), path.name == "__init__.py")
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("nsdyn.driver", "from nsdyn import integrators"),
+        ("nsdyn.driver", "def f():\n    from .problems import get"),
+        ("nsdyn.driver", "import nsdyn.cli"),
+        ("nsdyn.laws.ideal", "from .. import studies"),
+        ("nsdyn.integrators.rk4", "from ..problems.palm import palm"),
+        ("nsdyn.problems.palm", "import importlib\nimportlib.import_module('nsdyn.integrators')"),
+        ("nsdyn.problems.palm", "import nsdyn.studies.locking as s"),
+        ("nsdyn.studies.locking", "from nsdyn.cli import app"),
+    ],
+)
+def test_wrong_imports_are_found(module, source):
+    assert violations(source, module)
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("nsdyn.cli", "from nsdyn import integrators, problems, studies"),
+        ("nsdyn.__main__", "from .cli import app"),
+        ("nsdyn.laws.ideal", "from ..linalg import solve\nfrom .base import Law"),
+        ("nsdyn.integrators.rk4", "import jax\nimport nsdyn\nfrom .base import Method"),
+        ("nsdyn.studies.locking", "from nsdyn import laws\nfrom nsdyn.problems import get\nfrom .. import integrators"),
+    ],
+)
+def test_right_imports_are_not(module, source):
+    assert not violations(source, module)
+
+
+def test_no_import_by_folder_name():
+    """At the root `import integrators` works too, but loads a second copy whose classes differ."""
+    found = []
+    for path in sources(*FOLDERS, "tests"):
+        names = imported(path.read_text("utf-8"), module_name(path), path.name == "__init__.py")
+        found += [f"{path.relative_to(ROOT)}: {name}" for name in names if name.split(".")[0] in OUTER]
+    assert not found
+
+
+@pytest.mark.parametrize("name", OUTER)
+def test_one_copy_is_loaded(name):
+    module = importlib.import_module(f"nsdyn.{name}")
+    assert module.__name__ == f"nsdyn.{name}"
+    assert name not in sys.modules
+
+
+def test_sources_name_no_machine():
+    paths = [path for path in ROOT.iterdir() if path.suffix in TEXT] + [ROOT / "Makefile", ROOT / ".ci" / "run"]
+    for folder in (*FOLDERS, "tests"):
+        paths += [path for path in (ROOT / folder).rglob("*") if path.suffix in TEXT and path != Path(__file__)]
+    found = []
+    for path in paths:
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+            if MACHINE_PATH.search(line):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
+    assert not found
+
+
+def test_files_and_functions_are_short():
+    found = []
+    for path in sources(*FOLDERS, "tests"):
+        text = path.read_text("utf-8")
+        name = path.relative_to(ROOT)
+        if (lines := len(text.splitlines())) > FILE_LINES:
+            found.append(f"{name}: {lines} lines")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef) and (lines := function_lines(node)) > FUNCTION_LINES:
+                found.append(f"{name}: {node.name} has {lines} lines")
+    assert not found
+
+
+def function_lines(node: ast.FunctionDef) -> int:
+    """Lines without the docstring: equations in it are welcome."""
+    first = node.body[0]
+    documented = ast.get_docstring(node) is not None
+    return node.end_lineno - node.lineno + 1 - (first.end_lineno - first.lineno + 1 if documented else 0)
