@@ -3,10 +3,10 @@
 A step from x_0 to the grid time t_1:
 
     x_1 = Phi(x_0, t_1 - t_0)                                  a straight step, all there is when no guard falls    (1)
-    while a guard falls through zero on the dense output:
+    if a guard falls through zero on the dense output:
         theta = first zero of g_i(Phi(x_0, theta h))           `nsdyn.locate`                                       (2)
         x_e = Phi(x_0, theta h);  x_0 = switch(x_e)            `nsdyn.switch`                                       (3)
-        x_1 = Phi(x_0, t_1 - t_e)                              the rest of the step
+        and again from there to t_1
 
 Derivatives: theta is found under stop_gradient; one Newton step on g_i then carries its derivative,
 
@@ -28,7 +28,6 @@ from nsdyn.integrator import AbstractIntegrator, AbstractSmoothMethod, State
 from nsdyn.locate import Event, locate
 from nsdyn.model import Model
 from nsdyn.projection import project
-from nsdyn.replay import with_replay
 from nsdyn.status import Status
 from nsdyn.switch import switch
 
@@ -50,6 +49,10 @@ class Plan(NamedTuple):
     events: Event
     count: jax.Array
 
+    def append(self, event: Event, wanted) -> "Plan":
+        put = lambda events, one: events.at[self.count].set(one, mode="drop")
+        return Plan(jax.tree.map(put, self.events, event), self.count + wanted)
+
 
 class EventDriven(AbstractIntegrator):
     method: AbstractSmoothMethod
@@ -64,18 +67,24 @@ class EventDriven(AbstractIntegrator):
 
     def start(self, model, point, step, p):
         point, memory = self.method.init(model, point, p)
-        state = self._on_surface(model, State(point, memory, *_no_guards(model), jnp.zeros((), int)), step, p)
+        blank = jnp.zeros(model.k)
+        state = State(point, memory, blank, blank, blank, jnp.zeros((), int), point.t, point.mode)
+        state = self._on_surface(model, state, step, p)
         # On its surface and falling: that is a switch at t_0, not one that was just carried out.
         falling = (state.floor > 0) & (_guard_rates(model, state, p) < 0)
         state = eqx.tree_at(lambda x: x.floor, state, jnp.where(falling, 0.0, state.floor))
         negative = jnp.any((state.floor == 0) & (state.guard < 0) & ~falling)
-        return eqx.tree_at(lambda x: x.status, state, jnp.where(negative, Status.GUARD_NEGATIVE, Status.OK))
+        return state.stopped(negative, Status.GUARD_NEGATIVE, point)
 
-    def advance(self, model, state, log, t_next, law, p):
-        args = (self, model, state, log, t_next, law, p)
-        if model.k == 0:
-            return _finish(_smooth(self, model, state, t_next - state.point.t, p, False), t_next), log
-        return with_replay(_advance, _replay, args)
+    def attempt(self, model, state, t_next, p):
+        end, hit, back = _attempt(self, model, state, t_next - state.point.t, p, False)
+        return _finish(end, t_next), jnp.any(hit) | back
+
+    def careful(self, model, state, log, t_next, law, p):
+        return _careful(self, model, state, log, t_next, law, p)
+
+    def replay(self, model, state, log, t_next, law, p, plan):
+        return _replay(self, model, state, log, t_next, law, p, plan)
 
     def _on_surface(self, model, state, h, p):
         """The guards at a point reached by a switch: those at zero to round-off are not watched until they have risen."""
@@ -86,10 +95,6 @@ class EventDriven(AbstractIntegrator):
         lift = jnp.where(surface & (rate * h > floor), rate, 0.0)
         values = jax.lax.stop_gradient((jnp.where(surface, floor, 0.0), lift))
         return eqx.tree_at(lambda x: (x.guard, x.floor, x.lift), state, (guard, *values))
-
-
-def _no_guards(model: Model):
-    return jnp.zeros(model.k), jnp.zeros(model.k), jnp.zeros(model.k)
 
 
 def _guard_rates(model, state, p):
@@ -118,8 +123,8 @@ def _smooth(self: EventDriven, model: Model, state: State, h, p, compact: bool) 
     if self.project and model.drifts:
         point = project(model, point, p)
     point, memory = self.method.refresh(model, point, memory, p)
-    guard = model.guards(point, memory.lam, p) if model.k else state.guard
-    return State(point, memory, guard, state.floor, state.lift, state.status)
+    guard = model.guards(point, memory.lam, p)
+    return eqx.tree_at(lambda x: (x.point, x.memory, x.guard), state, (point, memory, guard))
 
 
 def _attempt(self, model, state, h, p, compact) -> Attempt:
@@ -138,64 +143,64 @@ def _attempt(self, model, state, h, p, compact) -> Attempt:
     return Attempt(end, hit, jnp.any(back))
 
 
-def _switch_at(self, model, state, h, law, p, event: Event) -> tuple:
-    """Go to the event, switch, start anew: the state after, the record, a status."""
+def _flow(self, model, state, h, p):
+    """The step map theta -> (t, q, v, guards) of (2)."""
 
     def flow(theta):
         end = _smooth(self, model, state, theta * h, p, True)
-        return (end.point.t, end.point.q, end.point.v), end.guard[event.index]
+        return end.point.t, end.point.q, end.point.v, end.guard
 
-    theta = jax.lax.stop_gradient(event.theta)
-    (x, g), (dx, dg) = jax.jvp(flow, (theta,), (jnp.ones_like(theta),))
-    correction = jnp.where(event.immediate, 0.0, -g / jnp.where(event.immediate, 1.0, dg))  # (4)
-    t, q, v = jax.tree.map(lambda x, dx: x + dx * correction, x, dx)
+    return flow
+
+
+def _switch_at(self, model, state, h, law, p, event: Event, arrived) -> tuple:
+    """Switch where the step map `arrived`, start anew: the state after, the record, a status."""
+    (*x, g), (*dx, dg) = arrived
+    slope = jnp.where(event.immediate, 1.0, dg[event.index])
+    correction = jnp.where(event.immediate, 0.0, -g[event.index] / slope)  # (4)
+    t, q, v = (x + dx * correction for x, dx in zip(x, dx, strict=True))
     before = eqx.tree_at(lambda y: (y.t, y.q, y.v), state.point, (t, q, v))
     after, record, status = switch(model, before, event.fired, law, p)  # (3)
     point, memory = self.method.init(model, after, p)
-    landed = State(point, memory, state.guard, state.floor, state.lift, state.status)
+    landed = eqx.tree_at(lambda x: (x.point, x.memory), state, (point, memory))
     return self._on_surface(model, landed, h, p), record, status
 
 
-def _advance(self, model, state, log, t_next, law, p):
-    """The step as it is computed, and the plan of its switches."""
-    h = t_next - state.point.t
-    running = state.status == Status.OK
-    attempt = _attempt(self, model, state, h, p, False)
-    blank = Event(jnp.zeros(()), jnp.zeros((), int), jnp.zeros(model.k, bool), jnp.zeros((), bool), jnp.zeros((), bool))
-    events = jax.tree.map(lambda x: jnp.broadcast_to(x, (self.max_switches, *x.shape)), blank)
-    flags = (running & jnp.any(attempt.hit) & ~attempt.back, jnp.where(attempt.back, Status.LEADS_BACK, Status.OK))
-    carry = (state, attempt.end, attempt.hit, flags, log, Plan(events, jnp.zeros((), int)))
+def _careful(self, model, state, log, t_next, law, p):
+    """The step with its switches, and the plan of them."""
+    carry = (state, jnp.zeros((), bool), log, _empty_plan(self, model))
 
-    def body(carry):
-        start, end, hit, (_, status), log, plan = carry
+    def piece(carry):
+        start, _, log, plan = carry
         h = t_next - start.point.t
-        guards = lambda theta: _smooth(self, model, start, theta * h, p, True).guard
-        event = locate(model, start, end, h, p, hit, guards)  # (2)
+        end, hit, back = _attempt(self, model, start, h, p, True)
+        event, arrived = locate(model, start, end, h, p, hit, _flow(self, model, start, h, p))  # (2)
+        seen = jnp.any(hit)
+        found = seen & event.found
         full = log.count >= log.capacity
         crowded = plan.count >= self.max_switches
-        grazes = ~event.found & jnp.all(end.guard > 0)
-        go = event.found & ~full & ~crowded
-        landed, record, switched = _switch_at(self, model, start, h, law, p, event)
-        log = log.append(record, go)
-        events = jax.tree.map(lambda all_, one: all_.at[plan.count].set(one, mode="drop"), plan.events, event)
-        plan = Plan(events, plan.count + go)
-        rest = _attempt(self, model, landed, t_next - landed.point.t, p, True)
-        pick = lambda new, old: jax.tree.map(lambda a, b: jnp.where(go, a, b), new, old)
-        status = _first(
-            (~event.found & ~grazes, Status.NOT_LOCATED),
-            (event.found & crowded, Status.TOO_MANY_SWITCHES),
-            (event.found & full, Status.LOG_FULL),
+        go = found & ~full & ~crowded & ~back
+        landed, record, switched = _switch_at(self, model, start, h, law, p, event, arrived)
+        grazes = jnp.all(end.guard > 0)
+        code = _first(
+            (back, Status.LEADS_BACK),
+            (seen & ~found & ~grazes, Status.NOT_LOCATED),
+            (found & crowded, Status.TOO_MANY_SWITCHES),
+            (found & full, Status.LOG_FULL),
             (go & (switched != Status.OK), switched),
-            (go & rest.back, Status.LEADS_BACK),
         )
-        pending = go & jnp.any(rest.hit) & (status == Status.OK)
-        return pick(landed, start), pick(rest.end, end), rest.hit, (pending, status), log, plan
+        failed = code != Status.OK
+        state = jax.tree.map(lambda a, b: jnp.where(go, a, b), landed, end).stopped(failed, code, start.point)
+        return state, ~go | failed, log.append(record, go), plan.append(event, go)
 
-    start, end, _, (_, status), log, plan = jax.lax.while_loop(lambda c: c[3][0], body, carry)
-    end = _finish(end, t_next)
-    out = jax.tree.map(lambda a, b: jnp.where(running & (status == Status.OK), a, b), end, start)
-    out = eqx.tree_at(lambda x: x.status, out, jnp.where(running, status, state.status))
-    return (out, log), plan
+    state, _, log, plan = jax.lax.while_loop(lambda c: ~c[1], piece, carry)
+    return _finish(state, t_next), log, plan
+
+
+def _empty_plan(self, model) -> Plan:
+    no = jnp.zeros((), bool)
+    blank = Event(jnp.zeros(()), jnp.zeros((), int), jnp.zeros(model.k, bool), no, no)
+    return Plan(jax.tree.map(lambda x: jnp.broadcast_to(x, (self.max_switches, *x.shape)), blank), jnp.zeros((), int))
 
 
 def _first(*cases):
@@ -221,7 +226,10 @@ def _replay(self, model, state, log, t_next, law, p, plan: Plan):
             event, wanted = step
 
             def go(state, log):
-                landed, record, _ = _switch_at(self, model, state, t_next - state.point.t, law, p, event)
+                h = t_next - state.point.t
+                theta = jax.lax.stop_gradient(event.theta)
+                arrived = jax.jvp(_flow(self, model, state, h, p), (theta,), (jnp.ones_like(theta),))
+                landed, record, _ = _switch_at(self, model, state, h, law, p, event, arrived)
                 return landed, log.append(record, True)
 
             return jax.lax.cond(wanted, go, lambda state, log: (state, log), *carry), None

@@ -7,18 +7,21 @@ from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array, Float, Int
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn.law import AbstractLaw
 from nsdyn.log import Log
 from nsdyn.model import Model, Point
+from nsdyn.status import Status
 
 
 class State(eqx.Module):
     """What an integrator carries from one grid point to the next. `memory` has at least `a` (v') and `lam`.
 
     A guard with `floor` > 0 sits on its surface, zero to within that floor: it is watched again once it has risen above it.
-    `lift` is the rate at which it leaves, if it does.
+    `lift` is the rate at which it leaves, if it does. Once `status` is not OK the point means nothing; `t_stop` and
+    `mode_stop` say where the trajectory ended.
     """
 
     point: Point
@@ -27,18 +30,40 @@ class State(eqx.Module):
     floor: Float[Array, " k"]
     lift: Float[Array, " k"]
     status: Int[Array, ""]
+    t_stop: Float[Array, ""]
+    mode_stop: Array
+
+    def stopped(self, failed, code, point: Point) -> "State":
+        """The state with a failure noted, unless there was one before."""
+        first = failed & (self.status == Status.OK)
+        note = (code, point.t, point.mode)
+        kept = (self.status, self.t_stop, self.mode_stop)
+        note = tuple(jnp.where(first, new, old) for new, old in zip(note, kept, strict=True))
+        return eqx.tree_at(lambda x: (x.status, x.t_stop, x.mode_stop), self, note)
 
 
 class AbstractIntegrator(eqx.Module):
-    """Takes a mechanism from one grid time to the next, switches included."""
+    """Takes a mechanism from one grid time to the next, in two ways.
+
+    `attempt` is the fast one and knows nothing of switches; it says when it cannot be trusted. `careful` carries out whatever
+    switches there are and answers with a plan, from which `replay` repeats the step in bounded pieces, for derivatives.
+    """
 
     @abstractmethod
     def start(self, model: Model, point: Point, step, p) -> State:
         """The state at the initial point."""
 
     @abstractmethod
-    def advance(self, model: Model, state: State, log: Log, t_next, law: AbstractLaw, p) -> tuple[State, Log]:
-        """The state at the grid time t_next, and the log with the switches on the way."""
+    def attempt(self, model: Model, state: State, t_next, p) -> tuple[State, Bool[Array, ""]]:
+        """The state at t_next if nothing switches, and whether something does."""
+
+    @abstractmethod
+    def careful(self, model: Model, state: State, log: Log, t_next, law: AbstractLaw, p) -> tuple[State, Log, Any]:
+        """The state at t_next, the log with the switches on the way, and the plan of them."""
+
+    @abstractmethod
+    def replay(self, model: Model, state: State, log: Log, t_next, law: AbstractLaw, p, plan) -> tuple[State, Log]:
+        """What `careful` computes, differentiable in both modes."""
 
 
 class AbstractSmoothMethod(eqx.Module):

@@ -49,45 +49,57 @@ def factor(a: Float[Array, "n n"], semidefinite: bool = False) -> Callable:
     if n == 0:
         return lambda b: b
     if n <= UNROLL:
-        return _unrolled(a, semidefinite)
+        return Unrolled(_entries(a), semidefinite)
     if semidefinite:
         return _masked_cholesky(a)
     c = cho_factor(a, lower=True)
     return lambda b: cho_solve(c, b)
 
 
-def _unrolled(a, semidefinite):
-    n = a.shape[0]
-    low = [[None] * n for _ in range(n)]
-    d, inv = [None] * n, [None] * n
-    for j in range(n):
-        s = a[j, j]
-        for k in range(j):
-            s = s - low[j][k] * low[j][k] * d[k]
-        if semidefinite:
-            keep = s > DEPENDENT * a[j, j]
-            inv[j] = jnp.where(keep, 1.0 / jnp.where(keep, s, 1.0), 0.0)
-        else:
-            inv[j] = 1.0 / s
-        d[j] = s
-        for i in range(j + 1, n):
-            s = a[i, j]
-            for k in range(j):
-                s = s - low[i][k] * low[j][k] * d[k]
-            low[i][j] = s * inv[j]
+class Unrolled:
+    """LDL^T of a small matrix, every entry a scalar of its own: the compiler turns the whole of it into few kernels."""
 
-    def solve(b):
-        x = [b[i] for i in range(n)]
+    def __init__(self, a, semidefinite: bool = False):
+        n = len(a)
+        low: list = [[None] * n for _ in range(n)]
+        d: list = [None] * n
+        inv: list = [None] * n
+        for j in range(n):
+            d[j] = a[j][j] - _sum(low[j][k] * low[j][k] * d[k] for k in range(j))
+            if semidefinite:
+                keep = d[j] > DEPENDENT * a[j][j]
+                inv[j] = jnp.where(keep, 1.0 / jnp.where(keep, d[j], 1.0), 0.0)
+            else:
+                inv[j] = 1.0 / d[j]
+            for i in range(j + 1, n):
+                low[i][j] = (a[i][j] - _sum(low[i][k] * low[j][k] * d[k] for k in range(j))) * inv[j]
+        self.n, self.low, self.inv = n, low, inv
+
+    def entries(self, b: list) -> list:
+        """a^-1 b for a list of entries (scalars, or rows of a matrix of columns)."""
+        n, low = self.n, self.low
+        x = list(b)
         for i in range(n):
-            for k in range(i):
-                x[i] = x[i] - low[i][k] * x[k]
-        x = [x[i] * inv[i] for i in range(n)]
+            x[i] = x[i] - _sum(low[i][k] * x[k] for k in range(i))
+        x = [x[i] * self.inv[i] for i in range(n)]
         for i in reversed(range(n)):
-            for k in range(i + 1, n):
-                x[i] = x[i] - low[k][i] * x[k]
-        return jnp.stack(x)
+            x[i] = x[i] - _sum(low[k][i] * x[k] for k in range(i + 1, n))
+        return x
 
-    return solve
+    def __call__(self, b):
+        return jnp.stack(self.entries([b[i] for i in range(self.n)]))
+
+
+def _sum(terms):
+    """The sum of some terms; 0 if there are none (no array of zeros that the compiler would have to fold)."""
+    total = 0.0
+    for term in terms:
+        total = term if isinstance(total, float) else total + term
+    return total
+
+
+def _entries(a):
+    return [[a[i, j] for j in range(a.shape[1])] for i in range(a.shape[0])]
 
 
 def _masked_cholesky(a):
@@ -130,12 +142,29 @@ def masked_kkt(
     c: Float[Array, " m"],
 ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
     """x and lam of (1) and (2); `solve` applies M^-1 to a vector or to columns."""
-    x0 = solve(b)
     if G.shape[0] == 0:
-        return x0, jnp.zeros(0, b.dtype)
+        return solve(b), jnp.zeros(0, b.dtype)
+    if isinstance(solve, Unrolled) and G.shape[0] <= UNROLL:
+        return _small_kkt(solve, G, live, b, c)
+    x0 = solve(b)
     Gm, Y, inverse = schur(solve, G, live)
     lam = inverse(jnp.where(live, matvec(Gm, x0) - c, 0.0))  # (3)
     return x0 - matvec(Y, lam), lam  # (4)
+
+
+def _small_kkt(solve: Unrolled, G, live, b, c):
+    """(3) and (4) entry by entry."""
+    m, n = G.shape
+    rows = _entries(jnp.where(live[:, None], G, 0.0))
+    x0 = solve.entries([b[i] for i in range(n)])
+    Y = [solve.entries(row) for row in rows]
+    S = [[_sum(rows[r][i] * Y[s][i] for i in range(n)) for s in range(m)] for r in range(m)]
+    for r in range(m):
+        S[r][r] = S[r][r] + jnp.where(live[r], 0.0, 1.0)
+    residual = [jnp.where(live[r], _sum(rows[r][i] * x0[i] for i in range(n)) - c[r], 0.0) for r in range(m)]
+    lam = Unrolled(S, semidefinite=True).entries(residual)  # (3)
+    x = [x0[i] - _sum(Y[r][i] * lam[r] for r in range(m)) for i in range(n)]  # (4)
+    return jnp.stack(x), jnp.stack(lam)
 
 
 def schur(solve, G, live):

@@ -64,38 +64,36 @@ def estimates(model: Model, start: State, end: State, h, p, hit):
     return jnp.where(hit, jnp.minimum(crossing, dipping), jnp.inf)
 
 
-def locate(model: Model, start: State, end: State, h, p, hit, flow: Callable) -> Event:
-    """The first switch on a step from `start` to `end`; flow(theta) gives the guards at Phi(theta h)."""
+def locate(model: Model, start: State, end: State, h, p, hit, flow: Callable) -> tuple[Event, tuple]:
+    """The first switch on a step from `start` to `end`, and flow at it with its derivative.
+
+    flow(theta) -> (t, q, v, guards) is the step map.
+    """
     immediate = hit & (start.floor == 0) & (start.guard <= 0)
     guess = estimates(model, start, end, h, p, hit)
 
     def newton(carry):
-        theta, i, n, _, change = carry
-        g, slope = jax.jvp(flow, (theta,), (jnp.ones_like(theta),))
+        theta, i, n, _, _ = carry
+        arrived = jax.jvp(flow, (theta,), (jnp.ones_like(theta),))
+        g, slope = arrived[0][-1], arrived[1][-1]
         falling = slope[i] < 0
-        target = theta - g[i] / jnp.where(falling, slope[i], -jnp.inf)
+        target = theta - g[i] / jnp.where(falling, slope[i], -jnp.inf)  # (1)
         target = jnp.clip(target, jnp.maximum(guess[i] - REACH, -1e-6), jnp.minimum(guess[i] + REACH, 1.0 + 1e-6))
-        change = jnp.abs(target - theta)
-        settled = change <= CONVERGED
+        change = jnp.where(falling, jnp.abs(target - theta), jnp.inf)
         # has another guard crossed before?
         late = jnp.where(hit & (slope < 0), g / jnp.where(slope < 0, -slope, 1.0), jnp.inf)
         j = jnp.argmin(late)
-        earlier = settled & (j != i) & (late[j] < -SLACK)
-        fired = hit & (g <= SLACK * jnp.abs(slope))
-        fired = fired | (jnp.arange(hit.shape[0]) == i)
-        done = settled & ~earlier
-        return jnp.where(earlier, theta + late[j], target), jnp.where(earlier, j, i), n + 1, (done, fired, falling), change
+        earlier = (change <= ACCEPTED) & (j != i) & (late[j] < -SLACK)
+        fired = (hit & (g <= SLACK * jnp.abs(slope))) | (jnp.arange(hit.shape[0]) == i)
+        done = (change <= CONVERGED) & ~earlier
+        event = Event(theta, i, fired, jnp.zeros((), bool), (change <= ACCEPTED) & ~earlier)
+        return jnp.where(earlier, theta + late[j], target), jnp.where(earlier, j, i), n + 1, done, (event, arrived)
 
-    first = jnp.argmin(guess)
-    none = (jnp.zeros((), bool), jnp.zeros_like(hit), jnp.zeros((), bool))
-    carry = (jnp.minimum(guess[first], 1.0), first, jnp.zeros((), int), none, jnp.asarray(jnp.inf))
-    more = lambda c: ~c[3][0] & (c[2] < ITERATIONS) & ~jnp.any(immediate) & jnp.any(hit)
-    theta, index, _, (_, fired, falling), change = jax.lax.while_loop(more, newton, carry)
+    at_start = (start.point.t, start.point.q, start.point.v, start.guard)
     at_once = jnp.any(immediate)
-    return Event(
-        theta=jnp.where(at_once, 0.0, theta),
-        index=jnp.where(at_once, jnp.argmax(immediate), index),
-        fired=jnp.where(at_once, immediate, fired),
-        immediate=at_once,
-        found=at_once | ((change <= ACCEPTED) & falling),
-    )
+    nothing = Event(jnp.zeros(()), jnp.argmax(immediate), immediate, at_once, at_once)
+    first = jnp.argmin(guess)
+    arrived = (at_start, jax.tree.map(jnp.zeros_like, at_start))
+    carry = (jnp.minimum(guess[first], 1.0), first, jnp.zeros((), int), at_once | ~jnp.any(hit), (nothing, arrived))
+    carry = jax.lax.while_loop(lambda c: ~c[3] & (c[2] < ITERATIONS), newton, carry)
+    return carry[-1]

@@ -1,9 +1,4 @@
-"""The driver: initial state in, trajectory out; pure, so that jit, vmap, jacfwd and grad work on it.
-
-It owns the grid, the recording, the event log and the status, and knows nothing of methods and laws. Grid times are
-t_k = t_0 + k h, never accumulated; the last step is shortened to meet t_end. Steps are scanned in blocks of `save_every`;
-reverse mode keeps one state per block and recomputes the rest.
-"""
+"""`rollout`: initial state in, trajectory out; pure, so that jit, vmap, jacfwd and grad work on it."""
 
 from typing import Any
 
@@ -18,6 +13,7 @@ from nsdyn.integrator import AbstractIntegrator
 from nsdyn.law import AbstractLaw
 from nsdyn.laws.post_switch import PostSwitchGradient
 from nsdyn.log import Log, Record
+from nsdyn.march import Grid, march
 from nsdyn.model import Model
 from nsdyn.problem import Problem, as_arrays
 from nsdyn.status import Status
@@ -53,36 +49,6 @@ class Rollout(eqx.Module):
     mode_stop: Array
 
 
-class Grid(eqx.Module):
-    """Step counts of a run; all static."""
-
-    t0: float = eqx.field(static=True)
-    t_end: float = eqx.field(static=True)
-    step: float = eqx.field(static=True)
-    save_every: int = eqx.field(static=True)
-
-    @property
-    def steps(self) -> int:
-        # A last step shorter than a billionth of a step is round-off in (t_end - t0)/step, not a step.
-        return max(1, int(np.ceil((self.t_end - self.t0) / self.step - 1e-9)))
-
-    @property
-    def blocks(self) -> int:
-        return self.steps // self.save_every
-
-    @property
-    def rest(self) -> int:
-        return self.steps % self.save_every
-
-    def time(self, k):
-        return jnp.where(k == self.steps, self.t_end, self.t0 + k * self.step)
-
-    def rows(self):
-        k = np.arange(self.blocks + 1) * self.save_every
-        k = np.append(k, self.steps) if self.rest else k
-        return np.where(k == self.steps, self.t_end, self.t0 + k * self.step)
-
-
 def rollout(
     problem: Problem,
     integrator: AbstractIntegrator,
@@ -106,21 +72,8 @@ def rollout(
     state = integrator.start(model, model.start(q, v, t, p), jnp.asarray(grid.step), p)
     log = _empty_log(model, state, law, p, max_events)
 
-    def one(k, carry):
-        state, log = carry
-        return integrator.advance(model, state, log, grid.time(k + 1), law, p)
-
-    def block(carry, start, steps=grid.save_every):
-        state, log = one(start, carry) if steps == 1 else jax.lax.fori_loop(0, steps, lambda i, c: one(start + i, c), carry)
-        state = _checked(state)
-        return (state, log), _row(state)
-
-    carry, rows = jax.lax.scan(jax.checkpoint(block, prevent_cse=False), (state, log), jnp.arange(grid.blocks) * grid.save_every)
-    rows = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), _row(state), rows)
-    if grid.rest:
-        carry, last = block(carry, grid.blocks * grid.save_every, grid.rest)
-        rows = jax.tree.map(lambda rows, last: jnp.concatenate([rows, last[None]]), rows, last)
-    return _collect(model, grid, carry, rows, p)
+    (state, log), rows = march(integrator, model, state, log, grid, law, p)
+    return _collect(model, state, log, rows, grid, p)
 
 
 def settings(problem, integrator, step, law, t_end, save_every, max_events) -> tuple[Grid, AbstractLaw]:
@@ -155,33 +108,19 @@ def _empty_log(model, state, law, p, capacity) -> Log:
     return Log.empty(record, capacity if model.k else 0)
 
 
-def _row(state):
+def _collect(model, state, log, rows, grid, p) -> Rollout:
+    blank = lambda x: jnp.where((rows.status == Status.OK)[:, None], x, jnp.nan)
+    q, v, lam = blank(rows.q), blank(rows.v), blank(rows.lam)
     ok = state.status == Status.OK
-    blank = lambda x: jnp.where(ok, x, jnp.nan)
-    point = state.point
-    return blank(point.q), blank(point.v), blank(state.memory.lam), point.mode, state.status
-
-
-def _checked(state):
-    finite = jnp.all(jnp.isfinite(state.point.q)) & jnp.all(jnp.isfinite(state.point.v))
-    bad = (state.status == Status.OK) & ~finite
-    return eqx.tree_at(lambda x: x.status, state, jnp.where(bad, Status.NONFINITE, state.status))
-
-
-def _collect(model, grid, carry, rows, p) -> Rollout:
-    state, log = carry
-    q, v, lam, mode, _ = rows
-    energy = jax.vmap(lambda q, v: model.system.energy(q, v, p))(q, v)
-    events = Events(log.records, log.count)
     return Rollout(
         t=jnp.asarray(grid.rows()),
         q=q,
         v=v,
         lam=lam,
-        mode=mode,
-        energy=energy,
-        events=events,
+        mode=rows.mode,
+        energy=jax.vmap(lambda q, v: model.system.energy(q, v, p))(q, v),
+        events=Events(log.records, log.count),
         status=state.status,
-        t_stop=state.point.t,
-        mode_stop=state.point.mode,
+        t_stop=jnp.where(ok, grid.t_end, state.t_stop),
+        mode_stop=jnp.where(ok, state.point.mode, state.mode_stop),
     )

@@ -1,0 +1,190 @@
+"""The driver: it owns the grid, the recording, the event log and the status, and knows nothing of methods and laws.
+
+Grid times are t_k = t_0 + k h, never accumulated; the last step is shortened to meet t_end. The grid is cut into short chunks.
+A chunk is first attempted without a thought of switches; only if something switches in it is it redone carefully. So the loop
+that nearly all steps run through is bare: it carries no event log (whose size alone would make the compiled loop run its
+kernels through a scheduler, at twice the cost), and in a batch a chunk without switches costs nothing extra.
+
+Derivatives go through `nsdyn.replay`, chunk by chunk; reverse mode keeps one state per chunk and recomputes the rest.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from nsdyn.integrator import AbstractIntegrator, State
+from nsdyn.law import AbstractLaw
+from nsdyn.log import Log
+from nsdyn.model import Model
+from nsdyn.replay import with_replay
+from nsdyn.status import Status
+
+CHUNK = 16
+
+
+class Grid(eqx.Module):
+    """Times and step counts of a run; all static."""
+
+    t0: float = eqx.field(static=True)
+    t_end: float = eqx.field(static=True)
+    step: float = eqx.field(static=True)
+    save_every: int = eqx.field(static=True)
+
+    @property
+    def steps(self) -> int:
+        # A last step shorter than a billionth of a step is round-off in (t_end - t0)/step, not a step.
+        return max(1, int(np.ceil((self.t_end - self.t0) / self.step - 1e-9)))
+
+    @property
+    def saved(self) -> np.ndarray:
+        """Step numbers of the rows."""
+        numbers = np.arange(0, self.steps + 1, self.save_every)
+        return numbers if numbers[-1] == self.steps else np.append(numbers, self.steps)
+
+    def rows(self) -> np.ndarray:
+        return np.where(self.saved == self.steps, self.t_end, self.t0 + self.saved * self.step)
+
+    def time(self, k):
+        return jnp.where(k >= self.steps, self.t_end, self.t0 + k * self.step)
+
+    def layout(self) -> tuple[int, int, int]:
+        """(groups, chunks per group, steps per chunk): a group ends with a row and holds `group` of them."""
+        if self.save_every <= CHUNK:
+            fits = [n for n in range(CHUNK, CHUNK // 2, -1) if n % self.save_every == 0]
+            length = next((n for n in fits if self.steps % n == 0), (fits or [self.save_every])[0])
+            return -(-self.steps // length), 1, length
+        chunks = -(-self.save_every // CHUNK)
+        return -(-self.steps // self.save_every), chunks, -(-self.save_every // chunks)
+
+
+class Row(eqx.Module):
+    q: Array
+    v: Array
+    lam: Array
+    mode: Array
+    status: Array
+
+
+def _row(state: State) -> Row:
+    return Row(state.point.q, state.point.v, state.memory.lam, state.point.mode, state.status)
+
+
+def march(integrator: AbstractIntegrator, model: Model, state: State, log: Log, grid: Grid, law: AbstractLaw, p):
+    """All steps of a run: the last state, the log and the rows."""
+    groups, chunks, length = grid.layout()
+    span = length if chunks == 1 else grid.save_every
+    every = grid.save_every if chunks == 1 else length
+    padded = groups * span != grid.steps or chunks * length != span
+
+    def chunk(carry, first_last):
+        first, last = first_last
+        state, log = carry
+        k = jnp.minimum(first + jnp.arange(1, length + 1), last)
+        out = with_replay(_fast, _planned, _replay, (integrator, model, state, log, grid.time(k), law, p), (padded, every))
+        state, log, rows = out
+        state = _checked(state)
+        return (state, log), rows
+
+    def group(carry, g):
+        starts = g * span + jnp.arange(chunks) * length
+        ends = jnp.minimum(starts + length, (g + 1) * span)
+        if chunks == 1:
+            return chunk(carry, (starts[0], ends[0]))
+        carry, rows = jax.lax.scan(chunk, carry, (starts, ends))
+        return carry, jax.tree.map(lambda x: x[-1], rows)
+
+    body = jax.checkpoint(group, prevent_cse=False)
+    carry, rows = jax.lax.scan(body, (state, log), jnp.arange(groups))
+    count = len(grid.saved)
+    join = lambda first, rest: jnp.concatenate([first[None], rest.reshape(-1, *rest.shape[2:])])[:count]
+    return carry, jax.tree.map(join, _row(state), rows)
+
+
+def _checked(state: State) -> State:
+    finite = jnp.all(jnp.isfinite(state.point.q)) & jnp.all(jnp.isfinite(state.point.v))
+    return state.stopped(~finite, Status.NONFINITE, state.point)
+
+
+def _steps(one, carry, times, padded: bool, every: int):
+    """Scan `one(carry, t_next)` over the times; a time that was reached already is padding and leaves the carry alone."""
+
+    def step(carry, t_next):
+        if not padded:
+            return one(carry, t_next)
+        state = carry[0]
+        ahead = t_next > state.point.t
+        # an ordinary step instead of one of size zero, which methods that divide by the step could not take
+        new, extra = one(carry, jnp.where(ahead, t_next, state.point.t + 1.0))
+        return jax.tree.map(lambda a, b: jnp.where(ahead, a, b), new, carry), extra
+
+    def emit(carry, t_next):
+        carry, extra = step(carry, t_next)
+        return carry, (_row(carry[0]), extra)
+
+    carry, (rows, extra) = jax.lax.scan(emit, carry, times)
+    return carry, jax.tree.map(lambda x: x[every - 1 :: every], rows), extra
+
+
+def _attempts(integrator, model, state, times, p, padded, every):
+    def one(carry, t_next):
+        state, seen = carry
+        new, flag = integrator.attempt(model, state, t_next, p)
+        return (new, seen | flag), None
+
+    (end, seen), rows, _ = _steps(one, (state, jnp.zeros((), bool)), times, padded, every)
+    return end, rows, seen & (state.status == Status.OK)
+
+
+def _carefully(integrator, model, state, log, times, law, p, padded, every):
+    def one(carry, t_next):
+        state, log = carry
+        state, log, plan = integrator.careful(model, state, log, t_next, law, p)
+        return (state, log), plan
+
+    return _steps(one, (state, log), times, padded, every)
+
+
+def _fast(integrator, model, state, log, times, law, p, padded, every):
+    end, rows, switches = _attempts(integrator, model, state, times, p, padded, every)
+    if model.k == 0:
+        return end, log, rows
+    outside = eqx.partition((integrator, model, state, times, law, p), eqx.is_array)
+
+    def redo(carry):
+        # The barrier ties what comes from outside to the carry: otherwise the compiler moves what depends on it alone in
+        # front of the loop, where every chunk pays for it although hardly any switches.
+        (_, log, _, _), arrays = jax.lax.optimization_barrier((carry, outside[0]))
+        integrator, model, state, times, law, p = eqx.combine(arrays, outside[1])
+        (end, log), rows, _ = _carefully(integrator, model, state, log, times, law, p, padded, every)
+        return end, log, rows, jnp.zeros((), bool)
+
+    # A loop that runs once or not at all: in a batch, unlike a conditional, it is skipped when no trajectory switches.
+    return jax.lax.while_loop(lambda c: c[3], redo, (end, log, rows, switches))[:3]
+
+
+def _planned(integrator, model, state, log, times, law, p, padded, every):
+    """The same with the plan of the switches of every step."""
+    if model.k == 0:
+        return _fast(integrator, model, state, log, times, law, p, padded, every), None
+    (end, log), rows, plans = _carefully(integrator, model, state, log, times, law, p, padded, every)
+    return (end, log, rows), plans
+
+
+def _replay(integrator, model, state, log, times, law, p, padded, every, plans):
+    def one(carry, item):
+        state, log = carry
+        t_next, plan = item
+        if plan is None:
+            return (integrator.attempt(model, state, t_next, p)[0], log), None
+        return integrator.replay(model, state, log, t_next, law, p, plan), None
+
+    def emit(carry, item):
+        ahead = item[0] > carry[0].point.t
+        new, _ = one(carry, (jnp.where(ahead, item[0], carry[0].point.t + 1.0), item[1]))
+        carry = jax.tree.map(lambda a, b: jnp.where(ahead, a, b), new, carry) if padded else new
+        return carry, _row(carry[0])
+
+    (end, log), rows = jax.lax.scan(emit, (state, log), (times, plans))
+    return end, log, jax.tree.map(lambda x: x[every - 1 :: every], rows)
