@@ -77,7 +77,7 @@ class EventDriven(AbstractIntegrator):
         return state.stopped(negative, Status.GUARD_NEGATIVE, point)
 
     def attempt(self, model, state, t_next, p):
-        end, hit, back = _attempt(self, model, state, t_next - state.point.t, p, False)
+        end, hit, back = _attempt(self, model, state, t_next - state.point.t, p)
         return _finish(end, t_next), jnp.any(hit) | back
 
     def careful(self, model, state, log, t_next, law, p):
@@ -117,18 +117,16 @@ def _guard_noise(model, state, p):
     return ROUND_OFF * sum(sizes) + jnp.finfo(float).tiny
 
 
-def _smooth(self: EventDriven, model: Model, state: State, h, p, compact: bool) -> State:
+def _smooth(self: EventDriven, model: Model, state: State, h, p) -> State:
     """Phi: a step of the method, drift projected away, guards evaluated."""
-    point, memory = self.method.step(model, state.point, state.memory, h, p, compact=compact)
-    if self.project and model.drifts:
-        point = project(model, point, p)
-    point, memory = self.method.refresh(model, point, memory, p)
+    finish = (lambda point: project(model, point, p)) if self.project and model.drifts else None
+    point, memory = self.method.step(model, state.point, state.memory, h, p, finish)
     guard = model.guards(point, memory.lam, p)
     return eqx.tree_at(lambda x: (x.point, x.memory, x.guard), state, (point, memory, guard))
 
 
-def _attempt(self, model, state, h, p, compact) -> Attempt:
-    end = _smooth(self, model, state, h, p, compact)  # (1)
+def _attempt(self, model, state, h, p) -> Attempt:
+    end = _smooth(self, model, state, h, p)  # (1)
     inner = guards_between(model, state, end, h, p, jnp.array(QUARTERS))
     samples = jnp.concatenate([inner, end.guard[None]])
     armed = state.floor == 0
@@ -147,7 +145,7 @@ def _flow(self, model, state, h, p):
     """The step map theta -> (t, q, v, guards) of (2)."""
 
     def flow(theta):
-        end = _smooth(self, model, state, theta * h, p, True)
+        end = _smooth(self, model, state, theta * h, p)
         return end.point.t, end.point.q, end.point.v, end.guard
 
     return flow
@@ -173,7 +171,7 @@ def _careful(self, model, state, log, t_next, law, p):
     def piece(carry):
         start, _, log, plan = carry
         h = t_next - start.point.t
-        end, hit, back = _attempt(self, model, start, h, p, True)
+        end, hit, back = _attempt(self, model, start, h, p)
         event, arrived = locate(model, start, end, h, p, hit, _flow(self, model, start, h, p))  # (2)
         seen = jnp.any(hit)
         found = seen & event.found
@@ -218,25 +216,21 @@ def _finish(state: State, t_next) -> State:
 def _replay(self, model, state, log, t_next, law, p, plan: Plan):
     """The same step, built of a bounded number of pieces."""
 
-    def straight(state, log):
-        return _finish(_smooth(self, model, state, t_next - state.point.t, p, False), t_next), log
+    def piece(carry, step):
+        event, wanted = step
+
+        def go(state, log):
+            h = t_next - state.point.t
+            theta = jax.lax.stop_gradient(event.theta)
+            arrived = jax.jvp(_flow(self, model, state, h, p), (theta,), (jnp.ones_like(theta),))
+            landed, record, _ = _switch_at(self, model, state, h, law, p, event, arrived)
+            return landed, log.append(record, True)
+
+        return jax.lax.cond(wanted, go, lambda *same: same, *carry), None
 
     def pieces(state, log):
-        def piece(carry, step):
-            event, wanted = step
-
-            def go(state, log):
-                h = t_next - state.point.t
-                theta = jax.lax.stop_gradient(event.theta)
-                arrived = jax.jvp(_flow(self, model, state, h, p), (theta,), (jnp.ones_like(theta),))
-                landed, record, _ = _switch_at(self, model, state, h, law, p, event, arrived)
-                return landed, log.append(record, True)
-
-            return jax.lax.cond(wanted, go, lambda state, log: (state, log), *carry), None
-
         wanted = jnp.arange(self.max_switches) < plan.count
-        (state, log), _ = jax.lax.scan(piece, (state, log), (plan.events, wanted))
-        end = _smooth(self, model, state, t_next - state.point.t, p, True)
-        return _finish(end, t_next), log
+        return jax.lax.scan(piece, (state, log), (plan.events, wanted))[0]
 
-    return jax.lax.cond(plan.count > 0, pieces, straight, state, log)
+    state, log = jax.lax.cond(plan.count > 0, pieces, lambda *same: same, state, log)
+    return _finish(_smooth(self, model, state, t_next - state.point.t, p), t_next), log

@@ -4,6 +4,7 @@ Both hold settings only. State goes in and comes out; nothing raises, nothing lo
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -74,9 +75,6 @@ class AbstractSmoothMethod(eqx.Module):
         """The memory (at least `a` and `lam`) at a point where nothing is known yet: at the start and after a switch."""
 
     @abstractmethod
-    def step(self, model: Model, point: Point, memory, h, p, *, compact: bool) -> tuple[Point, Any]:
-        """One step of size h. `compact` asks for little code rather than speed: such calls are rare."""
-
-    @abstractmethod
-    def refresh(self, model: Model, point: Point, memory, p) -> tuple[Point, Any]:
-        """The memory at the end of a step, after drift was projected away."""
+    def step(self, model: Model, point: Point, memory, h, p, finish: Callable | None = None) -> tuple[Point, Any]:
+        """One step of size h: the point at its end and the memory there. `finish`, if given, moves the point at the end (it
+        projects drift away) before the memory is made."""
