@@ -166,7 +166,7 @@ def _switch_at(self, model, state, h, law, p, event: Event, arrived) -> tuple:
 
 def _careful(self, model, state, log, t_next, law, p):
     """The step with its switches, and the plan of them."""
-    carry = (state, jnp.zeros((), bool), log, _empty_plan(self, model))
+    carry = (state, state.status != Status.OK, log, _empty_plan(self, model))
 
     def piece(carry):
         start, _, log, plan = carry

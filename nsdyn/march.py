@@ -98,7 +98,7 @@ def march(integrator: AbstractIntegrator, model: Model, state: State, log: Log, 
     body = jax.checkpoint(group, prevent_cse=False)
     carry, rows = jax.lax.scan(body, (state, log), jnp.arange(groups))
     count = len(grid.saved)
-    join = lambda first, rest: jnp.concatenate([first[None], rest.reshape(-1, *rest.shape[2:])])[:count]
+    join = lambda first, rest: jnp.concatenate([first[None], rest.reshape(rest.shape[0] * rest.shape[1], *rest.shape[2:])])[:count]
     return carry, jax.tree.map(join, _row(state), rows)
 
 
