@@ -26,6 +26,7 @@ from nsdyn.dense import SLACK, below, dips, guards_between
 from nsdyn.errors import ProblemError
 from nsdyn.integrator import AbstractIntegrator, AbstractSmoothMethod, State
 from nsdyn.locate import Event, locate
+from nsdyn.log import put
 from nsdyn.model import Model
 from nsdyn.projection import project
 from nsdyn.status import Status
@@ -50,8 +51,7 @@ class Plan(NamedTuple):
     count: jax.Array
 
     def append(self, event: Event, wanted) -> "Plan":
-        put = lambda events, one: events.at[self.count].set(one, mode="drop")
-        return Plan(jax.tree.map(put, self.events, event), self.count + wanted)
+        return Plan(put(self.events, event, self.count, wanted), self.count + wanted)
 
 
 class EventDriven(AbstractIntegrator):
@@ -131,7 +131,7 @@ def _attempt(self, model, state, h, p) -> Attempt:
     samples = jnp.concatenate([inner, end.guard[None]])
     armed = state.floor == 0
     beyond = below(samples, state.floor)
-    risen = (state.lift > 0)[None] | (jnp.cumsum(samples > state.floor, axis=0) > 0)
+    risen = (state.lift > 0)[None] | jax.lax.cummax((samples > state.floor).astype(int)).astype(bool)
     all_samples = jnp.concatenate([state.guard[None], samples])
     dip = jnp.any(dips(all_samples[:-2], all_samples[1:-1], all_samples[2:]) & (all_samples[1:-1] > 0), axis=0)
     hit = jnp.where(armed, jnp.any(beyond, axis=0) | dip | (state.guard <= 0), jnp.any(beyond & risen, axis=0))

@@ -1,13 +1,19 @@
 """nsdyn: mechanisms whose constraints switch. Any integrator, any impulse law, any mechanism.
 
-Importing nsdyn switches JAX to 64-bit floats: constraints, impulses and event times need them.
+Importing nsdyn switches JAX to 64-bit floats: constraints, impulses and event times need them. It also asks the compiler, where
+XLA_FLAGS does not say otherwise, to turn small loops into one function each instead of a schedule of small kernels: a time step
+of a few bodies then runs three to four times as fast. Import nsdyn before the first computation with JAX for this to take effect.
 """
 
+import os
 from pathlib import Path
 
 import jax
 
 jax.config.update("jax_enable_x64", True)
+if "xla_backend_extra_options" not in (_flags := os.environ.get("XLA_FLAGS", "")):
+    _small = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=100000"
+    os.environ["XLA_FLAGS"] = f"{_flags} {_small}".strip()
 
 _here = Path(__file__).resolve().parent
 if (_here.parent / "pyproject.toml").is_file() and (_here.parent / "integrators").is_dir():

@@ -37,6 +37,14 @@ class Log(eqx.Module):
 
     def append(self, record: Record, wanted) -> "Log":
         """The log with one more record if it is `wanted` and there is room."""
-        slot = jnp.where(wanted, self.count, self.capacity)
-        put = lambda all_records, one: all_records.at[slot].set(one, mode="drop")
-        return Log(jax.tree.map(put, self.records, record), self.count + wanted)
+        return Log(put(self.records, record, self.count, wanted & (self.count < self.capacity)), self.count + wanted)
+
+
+def put(records, record, slot, wanted):
+    """`records` with `record` at `slot` if `wanted`. (A scatter would do, but takes long to compile.)"""
+
+    def one(all_, new):
+        old = jax.lax.dynamic_index_in_dim(all_, slot, keepdims=False)
+        return jax.lax.dynamic_update_index_in_dim(all_, jnp.where(wanted, new, old), slot, 0)
+
+    return jax.tree.map(one, records, record)

@@ -1,8 +1,8 @@
 """Mechanisms, one per file. A file that defines a function of its own name is a problem; that function makes it.
 
-    problems.three_r_pendulum(L=0.5)                the same as
-    problems.get("three_r_pendulum", L=0.5)
-    problems.names(), problems.summary(name)        what there is; nothing is imported for it
+problems.three_r_pendulum(L=0.5)                the same as
+problems.get("three_r_pendulum", L=0.5)
+problems.names(), problems.summary(name)        what there is; nothing is imported for it
 """
 
 import ast

@@ -1,0 +1,5 @@
+"""`python -m nsdyn`."""
+
+from nsdyn.cli import app
+
+app(prog_name="nsdyn")

@@ -1,0 +1,233 @@
+"""How fast nsdyn is on this machine: the 3R pendulum beside the same method written by hand in C.
+
+Both run in the same minute, in turn, and the least time of several counts; compilation is counted apart. The C program
+is compiled here and now with the machine's `cc`; it computes on one core and keeps the end states only. nsdyn keeps
+rows as said in the results, may use all cores for a batch, and its answers are compared with those of C.
+"""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+import nsdyn
+from nsdyn import integrators, laws, problems
+
+FLAGS = ("-std=c99", "-O3")
+T_END = 2.0
+SINGLE_STEP, BATCH_STEP = 1e-4, 1e-3
+BATCH, BATCH_ROWS = 1000, 20
+LONG_STEPS, LONG_ROWS = 10_000_000, 1000
+
+START = """
+import nsdyn
+from nsdyn import integrators, laws, problems
+trajectory = nsdyn.simulate(
+    problems.three_r_pendulum(), integrators.EventDriven(integrators.RK4()), law=laws.MuellerTransition(), {arguments})
+assert trajectory.t[-1] > 0
+"""
+PEAK = """
+import resource, sys
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+"""
+
+
+def stages(quick: bool = False) -> dict[str, Callable[[], dict[str, Any]]]:
+    """The measurements by name; each answers with its part of the results."""
+    folder = tempfile.TemporaryDirectory(prefix="nsdyn-bench-")  # goes with the last of the stages
+    repeats = 2 if quick else 5
+    yardstick = _Yardstick(folder)
+    found = {
+        "one trajectory": partial(_single, yardstick, repeats),
+        "a batch": partial(_batch, yardstick, repeats),
+        "start": partial(_start, 1 if quick else 2),
+    }
+    return found if quick else found | {"memory": _memory}
+
+
+# The C program
+
+
+class _Yardstick:
+    """The C program, compiled on first use; `missing` says why there is none."""
+
+    def __init__(self, folder: tempfile.TemporaryDirectory):
+        self.folder = folder
+        self.program: Path | None = None
+        self.missing = ""
+
+    def compiled(self) -> Path | None:
+        if self.program is None and not self.missing:
+            try:
+                self.program = self._compile()
+            except (OSError, subprocess.SubprocessError) as error:
+                self.missing = f"no comparison with C: {error}"
+        return self.program
+
+    def _compile(self) -> Path:
+        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+        if compiler is None:
+            raise OSError("this machine has no C compiler (cc)")
+        program = Path(self.folder.name) / "three_r_pendulum"
+        with as_file(files("nsdyn.studies") / "three_r_pendulum.c") as source:
+            command = [compiler, *FLAGS, str(source), "-lm", "-o", str(program)]
+            subprocess.run(command, check=True, capture_output=True, timeout=120)
+        return program
+
+    def run(self, steps: int, trajectories: int, repeats: int) -> dict[str, Any] | None:
+        program = self.compiled()
+        if program is None:
+            return None
+        command = [str(program), str(steps), str(trajectories), str(repeats)]
+        return json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=600).stdout)
+
+
+# One trajectory and many
+
+
+@eqx.filter_jit
+def _one(problem, q0, step, save_every):
+    method = integrators.EventDriven(integrators.RK4())
+    return nsdyn.rollout(
+        problem, method, step=step, law=laws.MuellerTransition(), q0=q0, save_every=save_every, max_events=16
+    )
+
+
+@eqx.filter_jit
+def _many(problem, q0, step, save_every):
+    return jax.vmap(lambda q0: _one(problem, q0, step, save_every))(q0)
+
+
+def _compared(program, arguments, yardstick: _Yardstick, steps: int, trajectories: int, repeats: int) -> dict:
+    """Compile, then time nsdyn and C in turn."""
+    began = time.perf_counter()
+    compiled = program.lower(*arguments).compile()
+    compile_time = time.perf_counter() - began
+    best, c_best, out, c = np.inf, np.inf, None, None
+    for _ in range(repeats):
+        began = time.perf_counter()
+        out = jax.block_until_ready(compiled(*arguments))
+        best = min(best, time.perf_counter() - began)
+        c = yardstick.run(steps, trajectories, 5 if trajectories == 1 else 1)
+        c_best = min(c_best, c["seconds"]) if c else np.inf
+    per_step = 1e6 / (steps * trajectories)
+    result = {"steps": steps, "trajectories": trajectories, "us_per_step": best * per_step, "compile_s": compile_time}
+    if not c:
+        return result | {"note": yardstick.missing}
+    end = np.asarray(out.q).reshape(trajectories, -1, 3)[0, -1]
+    difference = float(np.max(np.abs(end - np.array(c["q"]))))
+    return result | {"c_us_per_step": c_best * per_step, "ratio": best / c_best, "difference_from_c": difference}
+
+
+def _single(yardstick: _Yardstick, repeats: int) -> dict:
+    problem = problems.three_r_pendulum(t_end=T_END)
+    steps = round(T_END / SINGLE_STEP)
+    arguments = (problem, problem.q0, SINGLE_STEP, 1)
+    result = _compared(_one, arguments, yardstick, steps, 1, repeats)
+    return {"single": result | {"step": SINGLE_STEP, "save_every": 1}}
+
+
+def _batch(yardstick: _Yardstick, repeats: int) -> dict:
+    problem = problems.three_r_pendulum(t_end=T_END)
+    steps = round(T_END / BATCH_STEP)
+    offsets = 1e-3 * np.arange(BATCH) / BATCH  # of q_1, as in the C program
+    q0 = problem.q0 + offsets[:, None] * np.array([[1.0, 0.0, 0.0]])
+    arguments = (problem, q0, BATCH_STEP, BATCH_ROWS)
+    result = _compared(_many, arguments, yardstick, steps, BATCH, repeats)
+    return {"batch": result | {"step": BATCH_STEP, "save_every": BATCH_ROWS}}
+
+
+# Whole processes
+
+
+def _python(program: str, cache: str) -> tuple[float, str]:
+    """Run a program in a fresh interpreter; seconds and what it printed."""
+    root = str(Path(nsdyn.__file__).resolve().parents[1])
+    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {
+        "PYTHONPATH": path,
+        "JAX_COMPILATION_CACHE_DIR": cache,
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    began = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True)
+    return time.perf_counter() - began, done.stdout
+
+
+def _start(repeats: int) -> dict:
+    """From the start of the interpreter to the finished trajectory, with an empty and with a filled cache."""
+    program = START.format(arguments=f"step={SINGLE_STEP}")
+    cold, warm = np.inf, np.inf
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory(prefix="nsdyn-cache-") as cache:
+            cold = min(cold, _python(program, cache)[0])
+            warm = min(warm, _python(program, cache)[0])
+    return {"start": {"cold_s": cold, "warm_s": warm, "step": SINGLE_STEP}}
+
+
+def _memory() -> dict:
+    if sys.platform == "win32":
+        return {"memory": {"note": "peak memory is not measured on Windows"}}
+    arguments = f"step={SINGLE_STEP}, t_end={LONG_STEPS * SINGLE_STEP}, save_every={LONG_ROWS}"
+    with tempfile.TemporaryDirectory(prefix="nsdyn-cache-") as cache:
+        seconds, printed = _python(START.format(arguments=arguments) + PEAK, cache)
+    peak = float(printed.split()[-1]) / 1e9
+    return {"memory": {"steps": LONG_STEPS, "save_every": LONG_ROWS, "peak_gb": peak, "seconds": seconds}}
+
+
+# Showing
+
+
+def rows(results: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Quantity, measured, target, aim."""
+    table = []
+    for key, what, target, aim in (("single", "", "<= 30", "10"), ("batch", "trajectory-", "<= 8", "2")):
+        if found := results.get(key):
+            title = "one trajectory" if key == "single" else f"{found['trajectories']} trajectories"
+            head = f"{title}, h = {found['step']:g} s"
+            table.append((f"{head}: us per {what}step", f"{found['us_per_step']:.3g}", "", ""))
+            if "ratio" in found:
+                table.append((f"{head}: C, us per {what}step", f"{found['c_us_per_step']:.3g}", "", ""))
+                table.append((f"{head}: ratio to C", f"{found['ratio']:.3g}", target, aim))
+            table.append((f"{head}: compilation [s]", f"{found['compile_s']:.3g}", "", ""))
+    if found := results.get("start"):
+        table.append(("interpreter to finished trajectory, empty cache [s]", f"{found['cold_s']:.3g}", "<= 8", ""))
+        table.append(("interpreter to finished trajectory, filled cache [s]", f"{found['warm_s']:.3g}", "<= 4", ""))
+    if "peak_gb" in (found := results.get("memory", {})):
+        head = f"{found['steps']:.0e} steps, a row every {found['save_every']}"
+        table.append((f"{head}: peak memory [GB]", f"{found['peak_gb']:.3g}", "< 1", ""))
+        table.append((f"{head}: time [s]", f"{found['seconds']:.3g}", "", ""))
+    return table
+
+
+def notes(results: dict[str, Any]) -> list[str]:
+    """What must be said beside the numbers."""
+    found = list(dict.fromkeys(part["note"] for part in results.values() if "note" in part))
+    for name, part in results.items():
+        if part.get("difference_from_c", 0.0) > 1e-8:
+            found.append(f"{name}: the end state differs from that of C by {part['difference_from_c']:.1e}")
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """Processor and cores; no names."""
+    model = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        model = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    return {"processor": model, "cores": os.cpu_count(), "flags_of_cc": " ".join(FLAGS)}
