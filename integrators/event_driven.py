@@ -57,7 +57,7 @@ class Plan(NamedTuple):
 class EventDriven(AbstractIntegrator):
     method: AbstractSmoothMethod
     project: bool = eqx.field(static=True, default=True)
-    max_switches: int = eqx.field(static=True, default=32)
+    max_switches: int = eqx.field(static=True, default=24)
 
     def __check_init__(self):
         if not isinstance(self.method, AbstractSmoothMethod):
@@ -142,31 +142,30 @@ def _attempt(self, model, state, h, p) -> Attempt:
 
 
 def _flow(self, model, state, h, p):
-    """The step map theta -> (t, q, v, guards) of (2)."""
+    """The step map theta -> ((t, q, v), guards) of (2)."""
 
     def flow(theta):
         end = _smooth(self, model, state, theta * h, p)
-        return end.point.t, end.point.q, end.point.v, end.guard
+        return (end.point.t, end.point.q, end.point.v), end.guard
 
     return flow
 
 
-def _switch_at(self, model, state, h, law, p, event: Event, arrived) -> tuple:
-    """Switch where the step map `arrived`, start anew: the state after, the record, a status."""
-    (*x, g), (*dx, dg) = arrived
-    slope = jnp.where(event.immediate, 1.0, dg[event.index])
-    correction = jnp.where(event.immediate, 0.0, -g[event.index] / slope)  # (4)
-    t, q, v = (x + dx * correction for x, dx in zip(x, dx, strict=True))
+def _switch_at(self, model, state, law, p, event: Event, arrived) -> tuple:
+    """Switch where the step map `arrived` and start anew: the state after, the record, a status."""
+    x, guards = arrived
+    moves = event.slope != 0
+    correction = jnp.where(moves, -guards[event.index] / jnp.where(moves, event.slope, 1.0), 0.0)  # (4)
+    t, q, v = (x + velocity * correction for x, velocity in zip(x, event.velocity, strict=True))
     before = eqx.tree_at(lambda y: (y.t, y.q, y.v), state.point, (t, q, v))
     after, record, status = switch(model, before, event.fired, law, p)  # (3)
     point, memory = self.method.init(model, after, p)
-    landed = eqx.tree_at(lambda x: (x.point, x.memory), state, (point, memory))
-    return self._on_surface(model, landed, h, p), record, status
+    return eqx.tree_at(lambda x: (x.point, x.memory), state, (point, memory)), record, status
 
 
 def _careful(self, model, state, log, t_next, law, p):
     """The step with its switches, and the plan of them."""
-    carry = (state, state.status != Status.OK, log, _empty_plan(self, model))
+    carry = (state, state.status != Status.OK, log, _empty_plan(self, model, state.point))
 
     def piece(carry):
         start, _, log, plan = carry
@@ -178,7 +177,8 @@ def _careful(self, model, state, log, t_next, law, p):
         full = log.count >= log.capacity
         crowded = plan.count >= self.max_switches
         go = found & ~full & ~crowded & ~back
-        landed, record, switched = _switch_at(self, model, start, h, law, p, event, arrived)
+        landed, record, switched = _switch_at(self, model, start, law, p, event, arrived)
+        landed = self._on_surface(model, landed, h, p)
         grazes = jnp.all(end.guard > 0)
         code = _first(
             (back, Status.LEADS_BACK),
@@ -195,9 +195,10 @@ def _careful(self, model, state, log, t_next, law, p):
     return _finish(state, t_next), log, plan
 
 
-def _empty_plan(self, model) -> Plan:
+def _empty_plan(self, model, point) -> Plan:
+    velocity = (jnp.zeros(()), jnp.zeros_like(point.q), jnp.zeros_like(point.v))
     no = jnp.zeros((), bool)
-    blank = Event(jnp.zeros(()), jnp.zeros((), int), jnp.zeros(model.k, bool), no, no)
+    blank = Event(jnp.zeros(()), jnp.zeros((), int), jnp.zeros(model.k, bool), no, velocity, jnp.zeros(()))
     return Plan(jax.tree.map(lambda x: jnp.broadcast_to(x, (self.max_switches, *x.shape)), blank), jnp.zeros((), int))
 
 
@@ -214,16 +215,16 @@ def _finish(state: State, t_next) -> State:
 
 
 def _replay(self, model, state, log, t_next, law, p, plan: Plan):
-    """The same step, built of a bounded number of pieces."""
+    """The same step, built of a bounded number of pieces. What only decides about switches is left as it was."""
 
     def piece(carry, step):
         event, wanted = step
 
         def go(state, log):
             h = t_next - state.point.t
-            theta = jax.lax.stop_gradient(event.theta)
-            arrived = jax.jvp(_flow(self, model, state, h, p), (theta,), (jnp.ones_like(theta),))
-            landed, record, _ = _switch_at(self, model, state, h, law, p, event, arrived)
+            event_ = jax.lax.stop_gradient(event)
+            arrived = _flow(self, model, state, h, p)(event_.theta)
+            landed, record, _ = _switch_at(self, model, state, law, p, event_, arrived)
             return landed, log.append(record, True)
 
         return jax.lax.cond(wanted, go, lambda *same: same, *carry), None
@@ -233,4 +234,5 @@ def _replay(self, model, state, log, t_next, law, p, plan: Plan):
         return jax.lax.scan(piece, (state, log), (plan.events, wanted))[0]
 
     state, log = jax.lax.cond(plan.count > 0, pieces, lambda *same: same, state, log)
-    return _finish(_smooth(self, model, state, t_next - state.point.t, p), t_next), log
+    end = _smooth(self, model, state, t_next - state.point.t, p)
+    return _finish(eqx.tree_at(lambda x: x.guard, end, state.guard), t_next), log

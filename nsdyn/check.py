@@ -2,7 +2,7 @@
 
 `check_start` verifies what a run needs at its beginning (`simulate` calls it):
 
-    shapes;  M = M^T > 0;  solve = M^-1;  g(q0, t0) = 0;  G v0 + g_t = 0;  exactly one mode;  gaps and guards >= 0     (1)
+    shapes,  M = M^T > 0,  solve = M^-1,  g(q0, t0) = 0,  G v0 + g_t = 0,  exactly one mode,  gaps and guards >= 0   (1)
 
 `check` verifies this and the technical conditions of switching, see `nsdyn.check_switching` and `nsdyn.check_guards`.
 """
@@ -107,13 +107,13 @@ def _one_mode(report, z, mode: int):
     found = f"z = {as_list(z, 4)} at q0"
     if len(above) > 1:
         raise ProblemError(
-            f"Switching(switches=...): expected one mode whose switching function is positive, found {found}, positive in modes "
-            f"{above.tolist()}. The switching functions must not overlap"
+            f"Switching(switches=...): expected one mode whose switching function is positive, found {found}, "
+            f"positive in modes {above.tolist()}. Switching functions must not overlap"
         )
     if mode < 0:
         raise ProblemError(
-            f"Switching(switches=...): expected one mode whose switching function is positive (or zero and rising), found "
-            f"{found}: q0 is in no mode. Move q0, or let the switching functions cover it"
+            "Switching(switches=...): expected one mode whose switching function is positive (or zero and rising), "
+            f"found {found}: q0 is in no mode. Move q0, or let the switching functions cover it"
         )
     report.add("one mode at the start", f"mode {mode}, {found}")
 
@@ -140,7 +140,7 @@ def _affine(report, model: Model, point: Point, p, s):
         row = int(np.argmax(np.max(change, axis=1)))
         name = _names(model, point, p)[row]
         raise ProblemError(
-            f"Nonholonomic(c=...): expected c affine in v, found that dc/dv of the row {name} changes by {np.max(change):.3g} "
-            "with v"
+            f"Nonholonomic(c=...): expected c affine in v, found that dc/dv of the row {name} changes with v, "
+            f"by {np.max(change):.3g}"
         )
     report.add("rows affine in v", f"change of G with v = {np.max(change, initial=0.0):.1e}")

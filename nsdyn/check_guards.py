@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from nsdyn.check_shapes import finite
@@ -77,8 +76,9 @@ def guards_at_start(report, search: Search, s):
         finite(name, values[n], " at the start")
         if values[n] < -NEGATIVE:
             raise ProblemError(
-                f"{name}: expected guards >= 0 at the start, found guard {i} = {values[n]:.6g} in mode {x.modes[k].tolist()}, so "
-                "that its fall through zero would never be seen. Start on its positive side, or with another mode0"
+                f"{name}: expected guards >= 0 at the start, found guard {i} = {values[n]:.6g} in mode "
+                f"{x.modes[k].tolist()}: its fall through zero would never be seen. Start on its positive side or with "
+                "another mode0"
             )
     report.add("guards not negative", f"smallest {min(values[n] for n, _, _ in owners):.3g}")
 
@@ -125,8 +125,8 @@ def _crosses(report, search: Search, n, i, what):
     at = f"q = {as_list(roots[best].q, 9)}"
     if sines[best] <= TANGENT:
         raise ProblemError(
-            f"Transitions(guards=...): guard {i} is tangent to the constraint at {at}, where it vanishes: its gradient Z lies in "
-            f"the row space of G (sine of the angle {sines[best]:.1e}, expected above {TANGENT:g}), so that it touches zero "
-            "without crossing it. Choose a guard that changes along the motion"
+            f"Transitions(guards=...): guard {i} is tangent to the constraint at {at}, where it vanishes: its gradient Z "
+            f"lies in the row space of G (sine of the angle {sines[best]:.1e}, expected above {TANGENT:g}), so it "
+            "touches zero without crossing it. Choose a guard that changes along the motion"
         )  # (2)
     report.add(what, f"at {at}: sine of (Z, G) = {sines[best]:.2g}")

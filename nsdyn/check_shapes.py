@@ -44,7 +44,7 @@ def inputs(problem: Problem, q0, v0, params):
 def _concrete(name, leaf):
     if isinstance(leaf, jax.core.Tracer):
         raise ProblemError(
-            f"{name}: expected numbers, found a traced value; inside jit, vmap or grad call nsdyn.rollout, which does not check"
+            f"{name}: expected numbers, found a traced value; inside jit, vmap or grad call nsdyn.rollout, not simulate"
         )
 
 
@@ -121,6 +121,12 @@ def shaped(argument, function, shape, why, *args, name=None):
         )
 
 
+def scalar(argument, function, *args):
+    out = _array(argument, function, *args)
+    if out.shape not in ((), (1,)):
+        raise ProblemError(f"{argument}: the function {label(function)} returned shape {out.shape}, expected a scalar")
+
+
 def vector(argument, function, *args, name=None) -> int:
     """The number of rows of a function that returns a vector; a scalar is one row."""
     out = _array(argument, function, *args, name=name)
@@ -183,11 +189,7 @@ def _part(part, q, v, t, p):
         case Switching():
             _items("Switching(modes=...)", part.blocks, q, t, p)
             for z in part.switches:
-                out = _array("Switching(switches=...)", z, q, p)
-                if out.shape not in ((), (1,)):
-                    raise ProblemError(
-                        f"Switching(switches=...): the function {label(z)} returned shape {out.shape}, expected a scalar"
-                    )
+                scalar("Switching(switches=...)", z, q, p)
         case Scheduled():
             _items("Scheduled(stages=...)", part.blocks, q, t, p)
             if part.times_of is not None:

@@ -5,15 +5,15 @@ At a point where mode i holds and is left, g_i(q) = 0 and z_i(q) = 0, with gradi
     some other mode j continues:         z_j = 0,  g_j = 0                                               (1)
     z_i crosses zero along the motion:   rank [G_i; Z_i] = rank G_i + 1,  rank [G_j; Z_j] = rank G_j + 1       (2)
 
-(Patil and Bruls). If (2) fails in one of the modes alone, z is the constraint of that mode itself: a capture, which has to
-latch. Rows that depend on time are taken as rows [G, g_t] over (v, 1).
+(Patil and Bruls). If (2) fails in one of the modes alone, z is the constraint of that mode itself: a capture, which has
+to latch. Rows that depend on time are taken as rows [G, g_t] over (v, 1).
 
-Points are found in two ways. A rehearsal integrates the motion coarsely (projected symplectic Euler steps) and meets the
-switching points in their order; each must satisfy (1) and (2). Modes that it does not leave are searched by Gauss-Newton from
-several starts; such a point may lie where no motion comes, so there only one of them needs to satisfy (1).
+Points are found in two ways. A rehearsal integrates the motion coarsely (projected symplectic Euler steps) and meets
+switching points as the motion does; each must satisfy (1) and (2). Modes that it does not leave are searched by
+Gauss-Newton from several starts; such a point may lie where no motion comes, so only one of them needs to satisfy (1).
 
-Where z is tangent to the constraint, g = z = 0 has a double root, known to the root of round-off only; hence the bound on the
-angle between Z and the rows is 1e-6, not smaller.
+Where z is tangent to the constraint, g = z = 0 has a double root, known to the square root of round-off only; hence the
+bound on the angle between Z and the rows is 1e-6, not smaller.
 """
 
 from typing import Any, NamedTuple
@@ -73,7 +73,7 @@ class Search:
         return x._replace(modes=put(x.modes, np.asarray(mode)), held=put(x.held, held))
 
     def root(self, x: Place, guard) -> Place | None:
-        """The point near x where the rows and the guard vanish; guard(x, s) gives its value and gradient over (v, 1)."""
+        """The point near x where rows and guard vanish; guard(x, s) gives its value and its gradient over (v, 1)."""
         held = np.asarray(self.model.positional())
 
         def evaluate(q, t):
@@ -243,14 +243,15 @@ def _verified(search: Search, report, k, i, x: Place) -> Place:
     bound = f"(sine of the angle {min(sines):.1e}, expected above {TANGENT:g})"
     if len(tangent) == 2 and loose:
         raise ProblemError(
-            f"Switching(switches=...): the switching function is tangent to the constraint {where}: its gradient Z lies in the "
-            f"row space of G {bound}, so that it touches zero without crossing it. Choose a z that changes along the motion"
+            f"Switching(switches=...): the switching function is tangent to the constraint {where}: its gradient Z "
+            f"lies in the row space of G {bound}, so that it touches zero without crossing it. Choose a z that changes "
+            "along the motion"
         )  # (2)
     if loose:
         raise ProblemError(
-            f"Switching(latch=...): expected a latch, found that the switching function is the constraint of "
-            f"{_mode(search, k, loose[0])} itself {where} {bound}: it stays zero in that mode, a capture. Use latch=True "
-            f"(or a tuple with True for mode {loose[0]}), or choose a z that changes along the motion"
+            "Switching(latch=...): expected a latch, found that the switching function is the constraint of "
+            f"{_mode(search, k, loose[0])} itself {where} {bound}: it stays zero in that mode, a capture. Use "
+            f"latch=True, or a tuple with True for mode {loose[0]}, or choose a z that changes along the motion"
         )  # (2)
     what = f"switching from {_mode(search, k, i)} to {_mode(search, k, j)}"
     report.add(what, f"at q = {as_list(x.q, 6)}: both hold, sine of (Z, G) = {sines[0]:.2g}, {sines[1]:.2g}")

@@ -1,15 +1,17 @@
 """Numbers at a point: what is evaluated there, and what must hold at the start.
 
-All functions of a mechanism are evaluated together by one small compiled program (`sample`), which serves the start, the
-searches for consistent and for switching points, and every later check of the same problem. The rest is numpy.
+All functions of a mechanism are evaluated together by one small compiled program (`sample`), which serves the start,
+the searches for consistent and for switching points, and every later check of the same problem. The rest is numpy.
 
 With rows G = d psi / dv, their rates g_t = psi at v = 0, and q' = B v, the searches look for r(q, t) = 0 by damped
 Gauss-Newton steps of least norm
 
     min |dx|^2 + dt^2   subject to   J (dx, dt) = -r,   J = [G, g_t],   q <- q + B dx,  t <- t + dt              (1)
 
-(with time fixed, or in the mass metric |dx|^2 = dx^T M dx, where that is wanted). Rows are dependent when a singular value of
-[G] with rows of unit length is below 1e-8; with w^T G = 0 they contradict each other unless w^T g = 0 too                 (2)
+(with time fixed, or in the mass metric |dx|^2 = dx^T M dx, where that is wanted). Rows are dependent when a singular
+value of G with rows of unit length is below 1e-8; they contradict each other if
+
+    w^T G = 0   but   w^T g != 0                                                                                 (2)
 """
 
 import warnings
@@ -151,8 +153,8 @@ def mass_matrix(report, M):
     if np.max(skew, initial=0.0) > 1e-10 * size:
         i, j = (int(k) for k in np.unravel_index(np.argmax(skew), M.shape))
         raise ProblemError(
-            f"System(mass=...): expected a symmetric matrix, found M[{i}, {j}] = {M[i, j]:.6g} and M[{j}, {i}] = {M[j, i]:.6g} "
-            f"at q0, which differ by {skew[i, j]:.3g}"
+            f"System(mass=...): expected a symmetric matrix, found M[{i}, {j}] = {M[i, j]:.6g} and "
+            f"M[{j}, {i}] = {M[j, i]:.6g} at q0, which differ by {skew[i, j]:.3g}"
         )
     report.add("mass matrix symmetric", f"|M - M^T| = {np.max(skew, initial=0.0):.1e}")
     smallest = float(np.min(np.linalg.eigvalsh(M), initial=np.inf))
@@ -162,7 +164,7 @@ def mass_matrix(report, M):
         kind = "indefinite" if smallest < -1e-13 * size else "singular"
         raise ProblemError(
             f"System(mass=...): expected a positive definite matrix, found a {kind} one at q0: smallest eigenvalue "
-            f"{smallest:.3g}. Give every coordinate a mass, remove those that have none, or start off the singular position"
+            f"{smallest:.3g}. Give every coordinate a mass or remove it, or start off a singular position"
         )
     report.add("mass matrix positive definite", f"smallest eigenvalue {smallest:.3g}")
 
@@ -185,13 +187,11 @@ def mass_solve(report, s: Sample):
 
 def rows_at_start(report, model: Model, point: Point, p, s: Sample, names):
     """Live rows must be finite, not contradict each other, and hold at q0 and v0."""
-    finite("Problem(constraint=...)", s.g, " in the rows at q0")
-    finite("Problem(constraint=...)", s.psi, " in the rates of the rows at q0, v0")
-    finite("Problem(constraint=...)", s.G, " in the gradients of the rows at q0")
-    tolerant = np.repeat(
-        [isinstance(part, Contact) for part in model.parts], model.heights
-    )  # closed within a tolerance
-    live = np.flatnonzero(s.live & ~tolerant)
+    for i in np.flatnonzero(s.live):
+        for what, value in (("value", s.g[i]), ("gradient", s.G[i]), ("rate", s.psi[i])):
+            finite(f"Problem(constraint=...), {what} of the row {names[i]}", value, " at q0, v0")
+    contact = np.repeat([isinstance(part, Contact) for part in model.parts], model.heights)
+    live = np.flatnonzero(s.live & ~np.asarray(contact, bool))  # contacts are closed within a tolerance
     position = live[np.asarray(model.positional())[live]]
     _hold(report, "q0", s.g, position, model, point, p, s, names)
     _hold(report, "v0", s.psi, live, model, point, p, s, names)
@@ -200,8 +200,9 @@ def rows_at_start(report, model: Model, point: Point, p, s: Sample, names):
         involved = _listed(names, live[np.max(np.abs(null), axis=1) > 1e-6])
         report.add("rows independent", f"{null.shape[1]} of {len(live)} depend on the others: {involved}", "warning")
         warnings.warn(
-            f"Problem(constraint=...): the rows {involved} are dependent at q0 (rank {len(live) - null.shape[1]} of {len(live)} "
-            "rows), but consistent: the motion is unique, the multipliers are not",
+            f"Problem(constraint=...): expected independent rows, found rank {len(live) - null.shape[1]} for {len(live)} "
+            f"rows at q0; {involved} depend on each other. They are consistent: the motion is unique, the "
+            "multipliers are not",
             RedundancyWarning,
             stacklevel=5,
         )
@@ -224,9 +225,9 @@ def _hold(report, argument, residual, rows, model, point, p, s, names):
         guilty = rows[np.abs(clash) > 1e-6 * np.max(np.abs(clash))]
         level = "" if argument == "q0" else " at velocity level"
         raise ProblemError(
-            f"Problem(constraint=...): the rows {_listed(names, guilty)} contradict each other{level} at {argument}: their "
-            f"gradients are dependent, but their residuals {as_list(residual[guilty])} are not; expected rows that can hold "
-            "together. Remove one of them, or start off the singular position"
+            f"Problem(constraint=...): expected rows that can hold together, found that {_listed(names, guilty)} "
+            f"contradict each other{level} at {argument}: their gradients are dependent, but their residuals "
+            f"{as_list(residual[guilty], 6)} are not. Remove one of them, or start off the singular position"
         )
     if np.max(np.abs(relative)) > CONSISTENT:
         worst = rows[np.argmax(np.abs(relative))]

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from nsdyn.console import busy, first_sentence, progress, reported, show_end, show_events, show_table, use_cache
-from nsdyn.errors import ProblemError
+from nsdyn.errors import FileError, ProblemError
 
 app = typer.Typer(
     help="Nonsmooth dynamics of mechanisms whose constraints switch.",
@@ -88,7 +88,7 @@ def run(
             trajectory.save(out)
             print(f"wrote {out}")
         if plot is not None:
-            _plot(trajectory, plot)
+            _draw(trajectory, plot)
             print(f"wrote {plot}")
 
 
@@ -129,6 +129,13 @@ def bench(
         if out is not None:
             archive.write_json(out, {"results": results, "machine": benchmark.machine(), **archive.provenance()})
             print(f"wrote {out}")
+
+
+def _draw(trajectory, path: Path):
+    try:
+        trajectory.plot().savefig(path)
+    except ValueError as error:  # a suffix that matplotlib cannot write
+        raise FileError(f"--plot {path}: {error}") from error
 
 
 # What the words on the command line mean

@@ -30,13 +30,14 @@ def reported():
 
 def show_table(title: str, columns: tuple[str, ...], rows: Iterable[tuple], numbers: bool = False):
     """An aligned table on stdout; all columns to the right if they are `numbers`."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim", pad_edge=False)
+    table = Table(box=None, header_style="dim", pad_edge=False)
     for i, column in enumerate(columns):
         table.add_column(column, no_wrap=i == 0 or numbers, overflow="fold", justify="right" if numbers else "left")
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
     console = Console()
     console = console if console.is_terminal else Console(width=PIPED_WIDTH)
+    console.print(title, style="bold", highlight=False, markup=False)
     console.print(table)
     console.print()
 
@@ -90,7 +91,7 @@ def use_cache():
     """Keep compiled programs in the user's cache folder, unless JAX was told of one or the folder cannot be written."""
     import jax
 
-    if jax.config.jax_compilation_cache_dir:
+    if told_of_cache():
         return
     try:
         folder = _cache_root() / "nsdyn" / "jax"
@@ -101,6 +102,12 @@ def use_cache():
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+def told_of_cache() -> bool:
+    import jax
+
+    return bool(jax.config.jax_compilation_cache_dir)
 
 
 def _cache_root() -> Path:

@@ -27,13 +27,15 @@ REACH = 0.25  # Newton may leave its start by this part of the step
 
 
 class Event(NamedTuple):
-    """A located switch: the fraction of the step, the guard that sets the time, all guards that fired."""
+    """A located switch: the fraction of the step, the guard that sets the time, all guards that fired, and how the step map
+    and that guard change with theta there."""
 
     theta: Float[Array, ""]
     index: Int[Array, ""]
     fired: Bool[Array, " k"]
-    immediate: Bool[Array, ""]
     found: Bool[Array, ""]
+    velocity: tuple  # d/dtheta of (t, q, v)
+    slope: Float[Array, ""]  # d/dtheta of the guard; 0 for a switch at the very start, whose time depends on nothing
 
 
 def estimates(model: Model, start: State, end: State, h, p, hit):
@@ -65,17 +67,16 @@ def estimates(model: Model, start: State, end: State, h, p, hit):
 
 
 def locate(model: Model, start: State, end: State, h, p, hit, flow: Callable) -> tuple[Event, tuple]:
-    """The first switch on a step from `start` to `end`, and flow at it with its derivative.
+    """The first switch on a step from `start` to `end`, and ((t, q, v), guards) there.
 
-    flow(theta) -> (t, q, v, guards) is the step map.
+    flow(theta) -> ((t, q, v), guards) is the step map.
     """
     immediate = hit & (start.floor == 0) & (start.guard <= 0)
     guess = estimates(model, start, end, h, p, hit)
 
     def newton(carry):
         theta, i, n, _, _ = carry
-        arrived = jax.jvp(flow, (theta,), (jnp.ones_like(theta),))
-        g, slope = arrived[0][-1], arrived[1][-1]
+        (x, g), (velocity, slope) = jax.jvp(flow, (theta,), (jnp.ones_like(theta),))
         falling = slope[i] < 0
         target = theta - g[i] / jnp.where(falling, slope[i], -jnp.inf)  # (1)
         target = jnp.clip(target, jnp.maximum(guess[i] - REACH, -1e-6), jnp.minimum(guess[i] + REACH, 1.0 + 1e-6))
@@ -86,14 +87,14 @@ def locate(model: Model, start: State, end: State, h, p, hit, flow: Callable) ->
         earlier = (change <= ACCEPTED) & (j != i) & (late[j] < -SLACK)
         fired = (hit & (g <= SLACK * jnp.abs(slope))) | (jnp.arange(hit.shape[0]) == i)
         done = (change <= CONVERGED) & ~earlier
-        event = Event(theta, i, fired, jnp.zeros((), bool), (change <= ACCEPTED) & ~earlier)
-        return jnp.where(earlier, theta + late[j], target), jnp.where(earlier, j, i), n + 1, done, (event, arrived)
+        event = Event(theta, i, fired, (change <= ACCEPTED) & ~earlier, velocity, slope[i])
+        return jnp.where(earlier, theta + late[j], target), jnp.where(earlier, j, i), n + 1, done, (event, (x, g))
 
-    at_start = (start.point.t, start.point.q, start.point.v, start.guard)
+    x = (start.point.t, start.point.q, start.point.v)
     at_once = jnp.any(immediate)
-    nothing = Event(jnp.zeros(()), jnp.argmax(immediate), immediate, at_once, at_once)
+    still = jax.tree.map(jnp.zeros_like, x)
+    at_start = Event(jnp.zeros(()), jnp.argmax(immediate), immediate, at_once, still, jnp.zeros(()))
     first = jnp.argmin(guess)
-    arrived = (at_start, jax.tree.map(jnp.zeros_like, at_start))
-    carry = (jnp.minimum(guess[first], 1.0), first, jnp.zeros((), int), at_once | ~jnp.any(hit), (nothing, arrived))
-    carry = jax.lax.while_loop(lambda c: ~c[3] & (c[2] < ITERATIONS), newton, carry)
+    carry = (jnp.minimum(guess[first], 1.0), first, jnp.zeros((), int), at_once | ~jnp.any(hit))
+    carry = jax.lax.while_loop(lambda c: ~c[3] & (c[2] < ITERATIONS), newton, (*carry, (at_start, (x, start.guard))))
     return carry[-1]

@@ -5,7 +5,8 @@ A chunk is first attempted without a thought of switches; only if something swit
 that nearly all steps run through is bare: it carries no event log (whose size alone would make the compiled loop run its
 kernels through a scheduler, at twice the cost), and in a batch a chunk without switches costs nothing extra.
 
-Derivatives go through `nsdyn.replay`, chunk by chunk; reverse mode keeps one state per chunk and recomputes the rest.
+Derivatives go through `nsdyn.replay`, chunk by chunk; reverse mode keeps the state and the plan of each step (a few kilobytes)
+and recomputes the rest.
 """
 
 import equinox as eqx
@@ -95,8 +96,7 @@ def march(integrator: AbstractIntegrator, model: Model, state: State, log: Log, 
         carry, rows = jax.lax.scan(chunk, carry, (starts, ends))
         return carry, jax.tree.map(lambda x: x[-1], rows)
 
-    body = jax.checkpoint(group, prevent_cse=False)
-    carry, rows = jax.lax.scan(body, (state, log), jnp.arange(groups))
+    carry, rows = jax.lax.scan(group, (state, log), jnp.arange(groups))
     count = len(grid.saved)
     join = lambda first, rest: jnp.concatenate([first[None], rest.reshape(rest.shape[0] * rest.shape[1], *rest.shape[2:])])[:count]
     return carry, jax.tree.map(join, _row(state), rows)
@@ -107,43 +107,42 @@ def _checked(state: State) -> State:
     return state.stopped(~finite, Status.NONFINITE, state.point)
 
 
-def _steps(one, carry, times, padded: bool, every: int):
-    """Scan `one(carry, t_next)` over the times; a time that was reached already is padding and leaves the carry alone."""
+def _steps(one, carry, times, plans, padded: bool, every: int):
+    """Scan `one(carry, t_next, plan)` over the times; a time that was reached already is padding and leaves the carry alone."""
 
-    def step(carry, t_next):
-        if not padded:
-            return one(carry, t_next)
-        state = carry[0]
-        ahead = t_next > state.point.t
-        # an ordinary step instead of one of size zero, which methods that divide by the step could not take
-        new, extra = one(carry, jnp.where(ahead, t_next, state.point.t + 1.0))
-        return jax.tree.map(lambda a, b: jnp.where(ahead, a, b), new, carry), extra
-
-    def emit(carry, t_next):
-        carry, extra = step(carry, t_next)
+    def step(carry, item):
+        t_next, plan = item
+        if padded:
+            # an ordinary step instead of one of size zero, which methods that divide by the step could not take
+            t = carry[0].point.t
+            ahead = t_next > t
+            new, extra = one(carry, jnp.where(ahead, t_next, t + 1.0), plan)
+            carry = jax.tree.map(lambda a, b: jnp.where(ahead, a, b), new, carry)
+        else:
+            carry, extra = one(carry, t_next, plan)
         return carry, (_row(carry[0]), extra)
 
-    carry, (rows, extra) = jax.lax.scan(emit, carry, times)
+    carry, (rows, extra) = jax.lax.scan(step, carry, (times, plans))
     return carry, jax.tree.map(lambda x: x[every - 1 :: every], rows), extra
 
 
 def _attempts(integrator, model, state, times, p, padded, every):
-    def one(carry, t_next):
+    def one(carry, t_next, _):
         state, seen = carry
         new, flag = integrator.attempt(model, state, t_next, p)
         return (new, seen | flag), None
 
-    (end, seen), rows, _ = _steps(one, (state, jnp.zeros((), bool)), times, padded, every)
+    (end, seen), rows, _ = _steps(one, (state, jnp.zeros((), bool)), times, None, padded, every)
     return end, rows, seen & (state.status == Status.OK)
 
 
 def _carefully(integrator, model, state, log, times, law, p, padded, every):
-    def one(carry, t_next):
+    def one(carry, t_next, _):
         state, log = carry
         state, log, plan = integrator.careful(model, state, log, t_next, law, p)
         return (state, log), plan
 
-    return _steps(one, (state, log), times, padded, every)
+    return _steps(one, (state, log), times, None, padded, every)
 
 
 def _fast(integrator, model, state, log, times, law, p, padded, every):
@@ -173,18 +172,12 @@ def _planned(integrator, model, state, log, times, law, p, padded, every):
 
 
 def _replay(integrator, model, state, log, times, law, p, padded, every, plans):
-    def one(carry, item):
+    @jax.checkpoint
+    def one(carry, t_next, plan):
         state, log = carry
-        t_next, plan = item
         if plan is None:
             return (integrator.attempt(model, state, t_next, p)[0], log), None
         return integrator.replay(model, state, log, t_next, law, p, plan), None
 
-    def emit(carry, item):
-        ahead = item[0] > carry[0].point.t
-        new, _ = one(carry, (jnp.where(ahead, item[0], carry[0].point.t + 1.0), item[1]))
-        carry = jax.tree.map(lambda a, b: jnp.where(ahead, a, b), new, carry) if padded else new
-        return carry, _row(carry[0])
-
-    (end, log), rows = jax.lax.scan(emit, (state, log), (times, plans))
-    return end, log, jax.tree.map(lambda x: x[every - 1 :: every], rows)
+    (end, log), rows, _ = _steps(one, (state, log), times, plans, padded, every)
+    return end, log, rows

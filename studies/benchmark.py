@@ -47,9 +47,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform ==
 
 def stages(quick: bool = False) -> dict[str, Callable[[], dict[str, Any]]]:
     """The measurements by name; each answers with its part of the results."""
-    folder = tempfile.TemporaryDirectory(prefix="nsdyn-bench-")  # goes with the last of the stages
     repeats = 2 if quick else 5
-    yardstick = _Yardstick(folder)
+    yardstick = Yardstick()
     found = {
         "one trajectory": partial(_single, yardstick, repeats),
         "a batch": partial(_batch, yardstick, repeats),
@@ -61,11 +60,11 @@ def stages(quick: bool = False) -> dict[str, Callable[[], dict[str, Any]]]:
 # The C program
 
 
-class _Yardstick:
+class Yardstick:
     """The C program, compiled on first use; `missing` says why there is none."""
 
-    def __init__(self, folder: tempfile.TemporaryDirectory):
-        self.folder = folder
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="nsdyn-bench-")
         self.program: Path | None = None
         self.missing = ""
 
@@ -111,7 +110,7 @@ def _many(problem, q0, step, save_every):
     return jax.vmap(lambda q0: _one(problem, q0, step, save_every))(q0)
 
 
-def _compared(program, arguments, yardstick: _Yardstick, steps: int, trajectories: int, repeats: int) -> dict:
+def _compared(program, arguments, yardstick: Yardstick, steps: int, trajectories: int, repeats: int) -> dict:
     """Compile, then time nsdyn and C in turn."""
     began = time.perf_counter()
     compiled = program.lower(*arguments).compile()
@@ -132,7 +131,7 @@ def _compared(program, arguments, yardstick: _Yardstick, steps: int, trajectorie
     return result | {"c_us_per_step": c_best * per_step, "ratio": best / c_best, "difference_from_c": difference}
 
 
-def _single(yardstick: _Yardstick, repeats: int) -> dict:
+def _single(yardstick: Yardstick, repeats: int) -> dict:
     problem = problems.three_r_pendulum(t_end=T_END)
     steps = round(T_END / SINGLE_STEP)
     arguments = (problem, problem.q0, SINGLE_STEP, 1)
@@ -140,7 +139,7 @@ def _single(yardstick: _Yardstick, repeats: int) -> dict:
     return {"single": result | {"step": SINGLE_STEP, "save_every": 1}}
 
 
-def _batch(yardstick: _Yardstick, repeats: int) -> dict:
+def _batch(yardstick: Yardstick, repeats: int) -> dict:
     problem = problems.three_r_pendulum(t_end=T_END)
     steps = round(T_END / BATCH_STEP)
     offsets = 1e-3 * np.arange(BATCH) / BATCH  # of q_1, as in the C program

@@ -1,0 +1,178 @@
+"""The command line: what it prints, what it writes, and its exit codes."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import nsdyn
+from nsdyn import integrators, laws
+from nsdyn.cli import _built, _integrator, _integrators, _laws, app
+from nsdyn.console import _cache_root, use_cache
+from nsdyn.errors import ProblemError, SimulationError
+from nsdyn.studies import archive, benchmark
+
+
+@pytest.fixture(autouse=True)
+def _no_cache(monkeypatch):
+    """Commands must not change the settings of the process that runs the tests."""
+    monkeypatch.setattr("nsdyn.cli.use_cache", lambda: None)
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_list_shows_everything():
+    result = call("list")
+    assert result.exit_code == 0
+    for name in (
+        "three_r_pendulum",
+        "EventDriven(method",
+        "RK4(formulation='lagrange')",
+        "Restitution(e)",
+        "joint_locking",
+    ):
+        assert name in result.stdout
+    assert "AbstractLaw" not in result.stdout
+
+
+def test_version_and_help():
+    assert call("--version").stdout == f"nsdyn {nsdyn.__version__}\n"
+    for command in ("list", "run", "sweep", "figures", "bench"):
+        result = call(command, "--help")
+        assert result.exit_code == 0
+        assert f"Example: nsdyn {command}" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("run", "three_r_pendulun"), "did you mean 'three_r_pendulum'"),
+        (("run", "three_r_pendulum", "--law", "Restitutio(e=0.5)"), "did you mean Restitution"),
+        (("run", "three_r_pendulum", "--law", "Restitution(f=0.5)"), "Restitution(f=0.5)"),
+        (("run", "three_r_pendulum", "--law", "a b"), "NAME(setting=value"),
+        (("run", "three_r_pendulum", "--law", "MuellerTransition(form=wrong)"), "form"),
+        (("run", "three_r_pendulum", "--integrator", "RK5"), "did you mean RK4"),
+        (("run", "three_r_pendulum", "--formulation", "wrong"), "formulation"),
+        (("run", "three_r_pendulum", "--set", "length=2"), "its parameters are"),
+        (("run", "three_r_pendulum", "--set", "m"), "NAME=VALUE"),
+        (("run", "three_r_pendulum", "--set", "m=heavy"), "heavy"),
+        (("run", "three_r_pendulum", "--step", "-1"), "step"),
+        (("run", "three_r_pendulum", "--t-end", "-1"), "t_end"),
+        (("sweep", "three_r_pendulum"), "--vary"),
+        (("sweep", "three_r_pendulum", "--vary", "m=1:2"), "LOW:HIGH:N"),
+        (("sweep", "three_r_pendulum", "--vary", "mm=1:2:3"), "did you mean 'm'"),
+        (("sweep", "three_r_pendulum", "--vary", "locks[7]=1:2:3"), "locks[7]"),
+        (("figures", "joint_loking"), "did you mean 'joint_locking'"),
+    ],
+)
+def test_bad_input_is_exit_code_2(arguments, expected):
+    result = call(*arguments)
+    assert result.exit_code == 2
+    assert expected in result.stderr
+    assert not result.stdout
+    assert "Traceback" not in result.stderr
+
+
+def test_a_failed_run_is_exit_code_1(monkeypatch):
+    def fail(*_, **__):
+        raise SimulationError("stopped at t = 0.3", status=1, t=0.3, mode=0)
+
+    monkeypatch.setattr(nsdyn, "simulate", fail)
+    result = call("run", "three_r_pendulum")
+    assert result.exit_code == 1
+    assert result.stderr.strip().endswith("nsdyn: stopped at t = 0.3")
+
+
+def test_an_unwritable_file_is_exit_code_2(monkeypatch, tmp_path):
+    monkeypatch.setattr(benchmark, "stages", lambda quick: {})
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    result = call("bench", "--out", blocked / "bench.json")
+    assert result.exit_code == 2
+    assert "Traceback" not in result.stderr
+
+
+def test_run_shows_and_saves(tmp_path):
+    out, picture = tmp_path / "run.nc", tmp_path / "run.png"
+    arguments = ("run", "three_r_pendulum", "--law", "MuellerTransition", "--step", "1e-2", "--set", "locks=0.3,0.5")
+    result = call(*arguments, "--t-end", "0.8", "--events", "--out", out, "--plot", picture)
+    assert result.exit_code == 0, result.stderr
+    rows = [line.split() for line in result.stdout.splitlines() if re.match(r"\s*\d+  ", line)]
+    assert [row[:5] for row in rows[:2]] == [["0", "0.3", "0", "->", "1"], ["1", "0.5", "1", "->", "2"]]
+    loaded = nsdyn.load(out)
+    assert [row[1:] for row in rows[2:]] == [
+        [f"{q:.9g}", f"{v:.9g}"] for q, v in zip(loaded.q[-1], loaded.v[-1], strict=True)
+    ]
+    assert picture.stat().st_size > 0
+
+
+def test_settings_in_words():
+    assert isinstance(_built("law", "zerovelocity", _laws()), laws.ZeroVelocity)
+    assert float(_built("law", "Restitution(0.25)", _laws()).e) == 0.25
+    assert _built("law", "MuellerTransition(form=minimal)", _laws()).form == "minimal"
+    method = _built("integrator", "EventDriven(RK4('projected'), project=False)", _integrators())
+    assert (method.method.formulation, method.project) == ("projected", False)
+    assert isinstance(_integrator("RK4", ""), integrators.EventDriven)
+    with pytest.raises(ProblemError):
+        _integrator("EventDriven(RK4)", "minimal")
+
+
+def test_cache_folder(monkeypatch, tmp_path):
+    seen = {}
+    monkeypatch.setattr("jax.config.update", lambda name, value: seen.update({name: value}))
+    monkeypatch.setattr("nsdyn.console.told_of_cache", lambda: False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    use_cache()
+    assert seen["jax_compilation_cache_dir"] == str(tmp_path / "nsdyn" / "jax")
+    seen.clear()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # cannot hold a folder
+    use_cache()
+    assert not seen
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert _cache_root().is_absolute()
+
+
+def test_bench_table_and_file(monkeypatch, tmp_path):
+    single = {
+        "trajectories": 1,
+        "step": 1e-4,
+        "us_per_step": 5.0,
+        "c_us_per_step": 0.5,
+        "ratio": 10.0,
+        "compile_s": 3.0,
+    }
+    fake = {
+        "one": lambda: {"single": single | {"difference_from_c": 1e-3}},
+        "start": lambda: {"start": {"cold_s": 7.0, "warm_s": 3.0}},
+    }
+    monkeypatch.setattr(benchmark, "stages", lambda quick: fake)
+    out = tmp_path / "bench.json"
+    result = call("bench", "--quick", "--out", out)
+    assert result.exit_code == 0
+    assert "<= 30" in result.stdout
+    assert "differs from that of C" in result.stdout
+    written = json.loads(out.read_text())
+    assert written["results"]["single"]["ratio"] == 10.0
+    assert {"python", "jax", "nsdyn", "numpy"} <= set(written["versions"])
+    assert written["machine"]["cores"] >= 1
+
+
+def test_c_program_or_the_reason_why_not(monkeypatch):
+    yardstick = benchmark.Yardstick()
+    answer = yardstick.run(20, 1, 1)
+    assert (answer is None) == bool(yardstick.missing)
+    assert answer is None or np.isfinite(answer["q"]).all()
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    without = benchmark.Yardstick()
+    assert without.run(20, 1, 1) is None
+    assert "no C compiler" in without.missing
+
+
+def test_provenance_without_git(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert archive.provenance()["commit"] is None

@@ -1,0 +1,138 @@
+"""Studies compute once, draw often; registries find what lies in the folders."""
+
+import json
+
+import numpy as np
+import pytest
+
+import nsdyn
+from nsdyn import problems, studies
+from nsdyn.errors import FileError, ProblemError
+from nsdyn.studies import archive, joint_locking, style
+
+STEP = 1e-2
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("joint_locking")
+    joint_locking.compute(folder, STEP)
+    return folder
+
+
+def test_joint_locking_tells_the_paper_s_story(folder):
+    consistent, described = archive.read(folder / "data", "consistent")
+    inconsistent, _ = archive.read(folder / "data", "inconsistent")
+    np.testing.assert_allclose(consistent.t_lock, [0.8, 1.3], atol=1e-12)
+    left = np.flatnonzero(np.diff(consistent.t) == 0)
+    left = left[consistent.mode.values[left] < consistent.mode.values[left + 1]]
+    assert len(left) == 2
+    jump = lambda data, name: data[name].values[left + 1] - data[name].values[left]
+    free = np.array([[True, False, True], [True, False, False]])
+    scale = np.nanmax(np.abs(consistent.P))
+    assert np.nanmax(np.abs(jump(consistent, "P"))) < 1e-10 * scale  # momenta of free joints are continuous
+    assert np.isfinite(jump(consistent, "P")[free]).all()
+    assert np.isnan(jump(consistent, "P")[~free]).all()  # those of locked joints are not drawn
+    assert np.nanmax(np.abs(jump(inconsistent, "P"))) > 0.1 * scale
+    assert (jump(consistent, "energy") < -100).all()
+    np.testing.assert_allclose(consistent.v.values[left + 1][~free], 0.0, atol=1e-12)
+    assert described["settings"]["step"] == STEP
+
+
+def test_data_are_computed_once(folder, monkeypatch):
+    def fail(*_, **__):
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(nsdyn, "simulate", fail)
+    before = {file: file.stat().st_mtime_ns for file in (folder / "data").iterdir()}
+    first = {file: file.read_bytes() for file in joint_locking.run(folder, STEP)}
+    second = {file: file.read_bytes() for file in joint_locking.draw(folder)}
+    assert first == second
+    assert before == {file: file.stat().st_mtime_ns for file in (folder / "data").iterdir()}
+    assert {file.name for file in first} == {f"figure_{i}.{kind}" for i in range(1, 5) for kind in ("pdf", "png")} | {
+        "captions.txt"
+    }
+    assert not list(folder.rglob(".*"))
+    for arguments in ((STEP / 2,), (STEP, True)):  # other settings, and force
+        with pytest.raises(AssertionError, match="computed again"):
+            joint_locking.compute(folder, *arguments)
+    monkeypatch.setattr(nsdyn, "__version__", "99")
+    with pytest.raises(AssertionError, match="computed again"):
+        joint_locking.compute(folder, STEP)
+
+
+def test_archive_knows_its_data(tmp_path):
+    settings = {"a": np.array([1.0, 2.0]), "b": (1, 2)}
+    archive.write(tmp_path, "x", {"y": (("i",), np.arange(3.0), {"units": "m"})}, settings)
+    data, described = archive.read(tmp_path, "x")
+    np.testing.assert_array_equal(data.y, [0.0, 1.0, 2.0])
+    assert described["settings"] == {"a": [1.0, 2.0], "b": [1, 2]}
+    assert described["versions"]["nsdyn"] == nsdyn.__version__
+    assert archive.exists(tmp_path, "x", settings)
+    assert not archive.exists(tmp_path, "x", {"a": 1})
+    assert not archive.exists(tmp_path, "z", settings)
+    with pytest.raises(FileError, match="compute the study first"):
+        archive.read(tmp_path, "z")
+    (tmp_path / "x.nc").write_bytes(b"something else")
+    assert not archive.exists(tmp_path, "x", settings)
+    with pytest.raises(FileError, match="not the file"):
+        archive.read(tmp_path, "x")
+    (tmp_path / "x.json").write_text("[")
+    assert not archive.exists(tmp_path, "x", settings)
+
+
+def test_interrupted_writing_leaves_what_was_there(tmp_path):
+    path = archive.write_json(tmp_path / "x.json", {"a": 1})
+
+    def interrupted(part):
+        part.write_text("{")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        archive.replace(path, interrupted)
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_jumps_are_marked_and_ends_are_not():
+    with style.use():
+        _, (ax,) = style.figure()
+        style.jumping_line(ax, [0, 1, 1, 2, 2, 3], [0, 0, 5, 5, np.nan, np.nan])
+    line, open_circles, filled = ax.lines
+    np.testing.assert_array_equal(line.get_xdata(), [0, 1, np.nan, 1, 2, 2, 3])
+    np.testing.assert_array_equal(open_circles.get_ydata(), [0])
+    np.testing.assert_array_equal(filled.get_ydata(), [5])
+
+
+def test_problems_by_name():
+    assert "three_r_pendulum" in problems.names()
+    assert problems.names() == sorted(problems.names())
+    assert all(problems.summary(name) for name in problems.names())
+    assert float(problems.get("three_r_pendulum", m=2.0).params["m"]) == 2.0
+    with pytest.raises(ProblemError, match="did you mean 'three_r_pendulum'"):
+        problems.get("three-r-pendulm")
+    with pytest.raises(ProblemError, match="its parameters are m, L"):
+        problems.get("three_r_pendulum", mass=1.0)
+    with pytest.raises(AttributeError, match="three_r_pendulum"):
+        _ = problems.four_r_pendulum
+
+
+def test_a_problem_is_its_function_even_after_its_module_was_imported():
+    from nsdyn.problems.three_r_pendulum import three_r_pendulum
+
+    assert problems.three_r_pendulum is three_r_pendulum
+    assert problems.function("three_r_pendulum") is three_r_pendulum
+
+
+@pytest.mark.parametrize("name", problems.names())
+def test_every_problem_is_named_after_its_file(name):
+    assert problems.get(name).name == name
+
+
+def test_studies_by_name():
+    assert "joint_locking" in studies.names()
+    assert not {"archive", "style", "benchmark"} & set(studies.names())
+    assert studies.get("joint_locking") is joint_locking
+    assert studies.summary("joint_locking").startswith("Joint locking")
+    with pytest.raises(ProblemError, match="did you mean 'joint_locking'"):
+        studies.get("joint-locking")
