@@ -73,7 +73,9 @@ class EventDriven(AbstractIntegrator):
         # On its surface and falling: that is a switch at t_0, not one that was just carried out.
         falling = (state.floor > 0) & (_guard_rates(model, state, p) < 0)
         state = eqx.tree_at(lambda x: x.floor, state, jnp.where(falling, 0.0, state.floor))
-        negative = jnp.any((state.floor == 0) & (state.guard < 0) & ~falling)
+        # A force that is past its limit at t_0 switches at once; a position or a velocity past its limit is a wrong start.
+        by_force = jnp.any(jax.jacfwd(lambda lam: model.guards(point, lam, p))(memory.lam) != 0, axis=1)
+        negative = jnp.any((state.floor == 0) & (state.guard < 0) & ~falling & ~by_force)
         return state.stopped(negative, Status.GUARD_NEGATIVE, point)
 
     def attempt(self, model, state, t_next, p):
@@ -113,7 +115,7 @@ def _guard_noise(model, state, p):
     x = (point.q, point.v, point.t)
     guards = lambda x: model.guards(eqx.tree_at(lambda y: (y.q, y.v, y.t), point, x), state.memory.lam, p)
     columns = jax.jacfwd(guards)(x)
-    sizes = [jnp.abs(c).reshape(model.k, -1) @ jnp.abs(jnp.ravel(y)) for c, y in zip(columns, x, strict=True)]
+    sizes = [jnp.sum(jnp.abs(c) * jnp.abs(y)[None], axis=range(1, c.ndim)) for c, y in zip(columns, x, strict=True)]
     return ROUND_OFF * sum(sizes) + jnp.finfo(float).tiny
 
 
@@ -131,7 +133,7 @@ def _attempt(self, model, state, h, p) -> Attempt:
     samples = jnp.concatenate([inner, end.guard[None]])
     armed = state.floor == 0
     beyond = below(samples, state.floor)
-    risen = (state.lift > 0)[None] | jax.lax.cummax((samples > state.floor).astype(int)).astype(bool)
+    risen = (state.lift > 0)[None] | jax.lax.cummax((samples > state.floor[None]).astype(int)).astype(bool)
     all_samples = jnp.concatenate([state.guard[None], samples])
     dip = jnp.any(dips(all_samples[:-2], all_samples[1:-1], all_samples[2:]) & (all_samples[1:-1] > 0), axis=0)
     hit = jnp.where(armed, jnp.any(beyond, axis=0) | dip | (state.guard <= 0), jnp.any(beyond & risen, axis=0))

@@ -43,14 +43,14 @@ class Guards(NamedTuple):
 @eqx.filter_jit
 def _guards(model: Model, q, v, lam, t, p, mode, held) -> Guards:
     guards = lambda q, v, lam, t: model.guards(Point(t, q, v, mode, held), lam, p)
-    slopes = jax.jacfwd(guards, argnums=(0, 1, 2, 3))(q, v, lam, t)
-    return Guards(guards(q, v, lam, t), *slopes, model.gamma(q, v, t, p, mode, held))
+    dq, dv, dlam, dt = jax.jacfwd(guards, argnums=(0, 1, 2, 3))(q, v, lam, t)
+    return Guards(guards(q, v, lam, t), dq, dv, dlam, dt, model.gamma(q, v, t, p, mode, held))
 
 
 def _evaluate(search: Search, x: Place, lam=None) -> Guards:
     lam = np.zeros(search.model.m) if lam is None else lam
-    arrays = [np.asarray(y, float) for y in (x.q, x.v, lam, x.t)]
-    return Guards(*map(np.asarray, _guards(search.model, *arrays, search.p, search.mode(x), x.held)))
+    q, v, lam, t = (np.asarray(y, float) for y in (x.q, x.v, lam, x.t))
+    return jax.tree.map(np.asarray, _guards(search.model, q, v, lam, t, search.p, search.mode(x), x.held))
 
 
 def _owners(model: Model, kinds) -> list[tuple[int, int, int]]:
@@ -122,11 +122,11 @@ def _crosses(report, search: Search, n, i, what):
     samples = [search.sample(x) for x in roots]
     sines = [angle(s, guard(x, s)[1]) for x, s in zip(roots, samples, strict=True)]
     best = int(np.argmax(sines))
-    at = f"q = {as_list(roots[best].q, 9)}"
+    at = f"q = {as_list(roots[best].q, 6)}"
     if sines[best] <= TANGENT:
         raise ProblemError(
-            f"Transitions(guards=...): guard {i} is tangent to the constraint at {at}, where it vanishes: its gradient Z "
-            f"lies in the row space of G (sine of the angle {sines[best]:.1e}, expected above {TANGENT:g}), so it "
+            f"Transitions(guards=...): guard {i} is tangent to the constraint at {at}, where it vanishes: its gradient "
+            f"Z lies in the row space of G (sine of the angle {sines[best]:.1e}, expected above {TANGENT:g}): it "
             "touches zero without crossing it. Choose a guard that changes along the motion"
         )  # (2)
     report.add(what, f"at {at}: sine of (Z, G) = {sines[best]:.2g}")

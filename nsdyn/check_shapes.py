@@ -12,6 +12,7 @@ from nsdyn.model import Model
 from nsdyn.problem import Problem, as_arrays
 from nsdyn.scheduled import Scheduled, check_times
 from nsdyn.switching import Switching
+from nsdyn.system import _Lagrangian
 from nsdyn.transitions import Transitions
 
 HINTS = (
@@ -64,12 +65,13 @@ def _override(name, value, own):
 def _override_params(p, own):
     flat = lambda tree: {jax.tree_util.keystr(k): x for k, x in jax.tree_util.tree_flatten_with_path(tree)[0]}
     found, wanted = flat(p), flat(own)
-    if jax.tree.structure(p) != jax.tree.structure(own):
+    structure, known = str(jax.tree.structure(p)), str(jax.tree.structure(own))
+    if structure != known:
         missing, extra = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
         differ = [f"{what}: {', '.join(keys)}" for what, keys in (("missing", missing), ("unknown", extra)) if keys]
         raise ProblemError(
-            f"params: expected the structure of the problem's own params, {jax.tree.structure(own)}, found "
-            f"{jax.tree.structure(p)}{' (' + '; '.join(differ) + ')' if differ else ''}"
+            f"params: expected the structure of the problem's own params, {known}, found "
+            f"{structure}{' (' + '; '.join(differ) + ')' if differ else ''}"
         )
     for key, leaf in found.items():
         if np.shape(leaf) != np.shape(wanted[key]):
@@ -166,7 +168,7 @@ def _system(system, q, v, t, p):
     if system.kinematics is not None:
         shaped("System(kinematics=...)", system.kinematics, q.shape, "the shape of q0", q, v, p)
     lagrangian = getattr(system.mass, "__self__", None)
-    if hasattr(lagrangian, "kinetic"):
+    if isinstance(lagrangian, _Lagrangian):
         shaped("System.from_lagrangian(kinetic=...)", lagrangian.kinetic, (), "a scalar", q, v, p)
         if lagrangian.applied is not None:
             shaped("System.from_lagrangian(applied=...)", lagrangian.applied, (n,), _why(v), q, v, t, p)

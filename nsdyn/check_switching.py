@@ -13,7 +13,7 @@ switching points as the motion does; each must satisfy (1) and (2). Modes that i
 Gauss-Newton from several starts; such a point may lie where no motion comes, so only one of them needs to satisfy (1).
 
 Where z is tangent to the constraint, g = z = 0 has a double root, known to the square root of round-off only; hence the
-bound on the angle between Z and the rows is 1e-6, not smaller.
+bound of 1e-6 on the sine of the angle between Z and the rows (in the mass metric), not a smaller one.
 """
 
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nsdyn.blocks import Lock
-from nsdyn.check_values import DEPENDENT, as_list, newton, row_norms, sample
+from nsdyn.check_values import DEPENDENT, as_list, newton, row_norms, sample, unit_rows
 from nsdyn.constraint import label
 from nsdyn.errors import ProblemError
 from nsdyn.model import Model, Point
@@ -52,10 +52,10 @@ class Search:
         self.span = float(point.t), t_end
         modes = tuple(np.asarray(mode) for mode in model.split_mode(point.mode))
         self.start = Place(np.asarray(point.q), np.asarray(point.v), float(point.t), modes, tuple(point.held))
-        self.parts = [k for k, part in enumerate(model.parts) if isinstance(part, Switching)]
-        self.first = {}  # of a Switching part's z among all
+        self.parts = {k: part for k, part in enumerate(model.parts) if isinstance(part, Switching)}
+        self.first: dict[int, int] = {}  # where the z's of each part begin among all
         for k in self.parts:
-            self.first[k] = sum(len(model.parts[j].blocks.modes) for j in self.parts if j < k)
+            self.first[k] = sum(len(self.parts[j].blocks.modes) for j in self.parts if j < k)
 
     def mode(self, x: Place):
         """One integer for each part, or the mode of the only part as it is."""
@@ -99,8 +99,10 @@ class Search:
         """Places around x: itself, and moved along its velocity and the directions that its rows leave free."""
         s = self.sample(x)
         G = s.G[s.live]
-        free = np.linalg.svd(G)[2][np.linalg.matrix_rank(G) :] if len(G) else np.eye(len(x.v))
         yield x
+        if not np.all(np.isfinite(G)):
+            return
+        free = np.linalg.svd(G)[2][np.linalg.matrix_rank(G) :] if len(G) else np.eye(len(x.v))
         speed = np.linalg.norm(x.v)
         for d in ([x.v / speed] if speed > 0 else []) + list(free[:3]):
             for length in (0.02, -0.02, 0.2, -0.2, 1.0, -1.0):
@@ -117,13 +119,15 @@ class Search:
 
 
 def angle(s, Z) -> float:
-    """The sine of the angle between the gradient Z over (v, 1) and the space of the live rows."""
+    """The sine of the angle between the gradient Z over (v, 1) and the live rows, in the mass metric."""
     J = np.column_stack([s.G, s.gt])[s.live]
     if not np.any(Z):
         return 0.0
-    unit = Z / np.linalg.norm(Z)
+    if not np.all(np.isfinite(J)):
+        return np.nan
+    unit = unit_rows(Z[None], s.M)[0]
     if len(J):
-        _, sigma, basis = np.linalg.svd(J / row_norms(J)[:, None], full_matrices=False)
+        _, sigma, basis = np.linalg.svd(unit_rows(J, s.M), full_matrices=False)
         basis = basis[sigma > DEPENDENT]
         unit = unit - basis.T @ (basis @ unit)
     return float(np.linalg.norm(unit))
@@ -135,21 +139,22 @@ def switching_conditions(report, search: Search):
         return
     left: dict = {k: set() for k in search.parts}
     places = list(_rehearse(search, report, left))
-    for k in search.parts:
-        part = search.model.parts[k]
+    for k, part in search.parts.items():
         waiting = [i for i in range(len(part.blocks.modes)) if i not in left[k] and not part.latch[i]]
         for i in waiting[:SEARCHED]:
             _search_mode(search, report, k, i, places)
         if waiting[SEARCHED:]:
-            report.add("switching", f"modes {waiting[SEARCHED:]} not searched for switching points", "note")
+            report.add(
+                f"{_owner(search, k)}switching", f"modes {waiting[SEARCHED:]} not searched for switching points", "note"
+            )
 
 
 def _rehearse(search: Search, report, left):
     """A coarse integration of the motion through its switches, verifying each; yields the places after them."""
     x, h = search.start, (search.span[1] - search.span[0]) / STEPS
     risen = dict.fromkeys(search.parts, False)
-    others = [k not in search.parts for k in range(len(search.model.parts))]
-    others = np.repeat(np.asarray(others, bool), search.model.widths)
+    widths = search.model.widths
+    others = np.repeat(np.array([k not in search.parts for k in range(len(widths))]), widths)
     for _ in range(STEPS):
         s = search.sample(x)
         if not all(np.all(np.isfinite(y)) for y in (s.f, s.G, s.z)) or np.any(s.guards[others] < 0):
@@ -157,7 +162,7 @@ def _rehearse(search: Search, report, left):
         for k in search.parts:
             i = int(x.modes[k])
             z = s.z[search.first[k] + i]
-            if z >= 0 or search.model.parts[k].latch[i]:
+            if z >= 0 or search.parts[k].latch[i]:
                 risen[k] = risen[k] or z > 0
                 continue
             root = search.root(x, search.own(k, i)) if risen[k] else None
@@ -189,7 +194,7 @@ def _search_mode(search: Search, report, k, i, places):
     near = [search.enter(place, k, i) for place in places if int(place.modes[k]) == i]
     roots = search.roots([*near, *search.starts(x)], search.own(k, i))
     good = [bool(_partners(search, k, i, root)[0]) for root in roots]
-    what = f"switching from {_mode(search, k, i)}"
+    what = f"{_owner(search, k)}switching from {_mode(search, k, i)}"
     if not roots:
         report.add(what, "no switching point found", "note")
     elif not any(good):
@@ -203,7 +208,7 @@ def _search_mode(search: Search, report, k, i, places):
 
 def _partners(search: Search, k, i, x: Place):
     """The modes that satisfy (1) at x, the fastest first, and a word on the nearest miss."""
-    part, first = search.model.parts[k], search.first[k]
+    part, first = search.parts[k], search.first[k]
     s = search.sample(x)
     size = MEET * max(1.0, np.max(np.abs(x.q)))
     z, Z = (y[first : first + len(part.blocks.modes)] for y in (s.z, s.Z))
@@ -227,9 +232,9 @@ def _partners(search: Search, k, i, x: Place):
 
 def _verified(search: Search, report, k, i, x: Place) -> Place:
     """x in the mode that continues; raises where (1) or (2) does not hold."""
-    part = search.model.parts[k]
+    part = search.parts[k]
     found, miss = _partners(search, k, i, x)
-    where = f"at the switching point q = {as_list(x.q, 9)} of {_mode(search, k, i)}, where its z = 0"
+    where = f"at the switching point q = {as_list(x.q, 6)} of {_owner(search, k)}{_mode(search, k, i)}, where its z = 0"
     if not found:
         raise ProblemError(
             f"Switching(modes=..., switches=...): expected that another mode continues {where}, found that {miss}. "
@@ -253,11 +258,16 @@ def _verified(search: Search, report, k, i, x: Place) -> Place:
             f"{_mode(search, k, loose[0])} itself {where} {bound}: it stays zero in that mode, a capture. Use "
             f"latch=True, or a tuple with True for mode {loose[0]}, or choose a z that changes along the motion"
         )  # (2)
-    what = f"switching from {_mode(search, k, i)} to {_mode(search, k, j)}"
-    report.add(what, f"at q = {as_list(x.q, 6)}: both hold, sine of (Z, G) = {sines[0]:.2g}, {sines[1]:.2g}")
+    what = f"{_owner(search, k)}switching from {_mode(search, k, i)} to {_mode(search, k, j)}"
+    if all(line.what != what for line in report.lines):  # a cyclic motion comes there again and again
+        report.add(what, f"at q = {as_list(x.q, 6)}: both hold, sine of (Z, G) = {sines[0]:.2g}, {sines[1]:.2g}")
     return modes[1][1]
 
 
+def _owner(search: Search, k) -> str:
+    return f"constraint[{k}] " if len(search.model.parts) > 1 else ""
+
+
 def _mode(search: Search, k, i) -> str:
-    items = search.model.parts[k].blocks.modes[i]
+    items = search.parts[k].blocks.modes[i]
     return f"mode {i} ({', '.join(x.name() if isinstance(x, Lock) else label(x) for x in items) or 'free'})"

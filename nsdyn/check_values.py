@@ -8,8 +8,9 @@ Gauss-Newton steps of least norm
 
     min |dx|^2 + dt^2   subject to   J (dx, dt) = -r,   J = [G, g_t],   q <- q + B dx,  t <- t + dt              (1)
 
-(with time fixed, or in the mass metric |dx|^2 = dx^T M dx, where that is wanted). Rows are dependent when a singular
-value of G with rows of unit length is below 1e-8; they contradict each other if
+(with time fixed, or in the mass metric |dx|^2 = dx^T M dx, where that is wanted). Rank is judged in the mass metric, so
+that it does not depend on units: with M = L L^T, rows are dependent when a singular value of G L^-T with rows of unit
+length is below 1e-6, the bound below which `nsdyn.linalg` drops a row. They contradict each other if
 
     w^T G = 0   but   w^T g != 0                                                                                 (2)
 """
@@ -22,13 +23,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from nsdyn import linalg
 from nsdyn.check_shapes import finite
 from nsdyn.contact import Contact
 from nsdyn.errors import ProblemError, RedundancyWarning
 from nsdyn.model import Model, Point
 from nsdyn.switching import Switching
 
-DEPENDENT = 1e-8
+DEPENDENT = float(np.sqrt(linalg.DEPENDENT))
 CONSISTENT = 1e-8
 ITERATIONS = 60
 
@@ -103,9 +105,8 @@ def _columns(n: int):
 
 
 def sample(model: Model, p, q, v, t, mode, held) -> Sample:
-    arrays = [np.asarray(x, float) for x in (q, v, t)]
-    mode = np.asarray(mode, int)
-    return Sample(*(None if x is None else np.asarray(x) for x in _sample(model, *arrays, p, mode, held)))
+    q, v, t = (np.asarray(x, float) for x in (q, v, t))
+    return jax.tree.map(np.asarray, _sample(model, q, v, t, p, np.asarray(mode, int), held))
 
 
 def newton(evaluate, q, t=0.0, chol=None, free_time=False):
@@ -138,12 +139,19 @@ def row_norms(J):
     return np.where(norms > 0, norms, 1.0)
 
 
-def left_null(J):
-    """An orthonormal basis of the w with w^T J = 0, for rows of unit length."""
-    if J.shape[0] == 0:
+def unit_rows(G, M):
+    """The rows of G in the mass metric, G L^-T, made of unit length. Further columns of G are taken as they are."""
+    W = np.array(G)
+    W[:, : len(M)] = np.linalg.solve(np.linalg.cholesky(M), G[:, : len(M)].T).T
+    return W / row_norms(W)[:, None]
+
+
+def left_null(G, M):
+    """A basis of the w with w^T G = 0, for rows of unit length."""
+    if len(G) == 0:
         return np.zeros((0, 0))
-    u, s, _ = np.linalg.svd(J / row_norms(J)[:, None], full_matrices=True)
-    return u[:, int(np.sum(s > DEPENDENT)) :]
+    rank = int(np.sum(np.linalg.svd(unit_rows(G, M), compute_uv=False) > DEPENDENT))
+    return np.linalg.svd(G / row_norms(G)[:, None])[0][:, rank:]
 
 
 def mass_matrix(report, M):
@@ -161,9 +169,9 @@ def mass_matrix(report, M):
     d = np.diagonal(M)
     scaled = np.linalg.eigvalsh(M / np.sqrt(np.outer(d, d))) if np.all(d > 0) else np.array([-1.0])
     if np.min(scaled, initial=1.0) <= 1e-13 * max(1, len(d)):
-        kind = "indefinite" if smallest < -1e-13 * size else "singular"
+        kind = "an indefinite" if smallest < -1e-13 * size else "a singular"
         raise ProblemError(
-            f"System(mass=...): expected a positive definite matrix, found a {kind} one at q0: smallest eigenvalue "
+            f"System(mass=...): expected a positive definite matrix, found {kind} one at q0: smallest eigenvalue "
             f"{smallest:.3g}. Give every coordinate a mass or remove it, or start off a singular position"
         )
     report.add("mass matrix positive definite", f"smallest eigenvalue {smallest:.3g}")
@@ -195,19 +203,20 @@ def rows_at_start(report, model: Model, point: Point, p, s: Sample, names):
     position = live[np.asarray(model.positional())[live]]
     _hold(report, "q0", s.g, position, model, point, p, s, names)
     _hold(report, "v0", s.psi, live, model, point, p, s, names)
-    null = left_null(s.G[live])
+    null = left_null(s.G[live], s.M)
     if null.shape[1]:
-        involved = _listed(names, live[np.max(np.abs(null), axis=1) > 1e-6])
-        report.add("rows independent", f"{null.shape[1]} of {len(live)} depend on the others: {involved}", "warning")
+        rows = live[np.max(np.abs(null), axis=1) > 1e-6]
+        involved = _listed(names, rows) + (" depend on each other" if len(rows) > 1 else " has no gradient")
+        rank = f"rank {len(live) - null.shape[1]} for {len(live)} rows"
+        report.add("rows independent", f"{rank}: {involved}", "warning")
         warnings.warn(
-            f"Problem(constraint=...): expected independent rows, found rank {len(live) - null.shape[1]} for {len(live)} "
-            f"rows at q0; {involved} depend on each other. They are consistent: the motion is unique, the "
-            "multipliers are not",
+            f"Problem(constraint=...): expected independent rows, found {rank} at q0: {involved}. They are "
+            "consistent: the motion is unique, the multipliers are not",
             RedundancyWarning,
             stacklevel=5,
         )
     elif len(live):
-        report.add("rows independent", f"rank {len(live)} of {len(live)} rows")
+        report.add("rows independent", f"rank {len(live)} for {len(live)} rows")
 
 
 def _hold(report, argument, residual, rows, model, point, p, s, names):
@@ -216,7 +225,7 @@ def _hold(report, argument, residual, rows, model, point, p, s, names):
     state = np.asarray(point.q if argument == "q0" else point.v)
     G, size = s.G[rows], max(1.0, np.max(np.abs(state), initial=0.0))
     relative = residual[rows] / row_norms(G) / size
-    null = left_null(G)
+    null = left_null(G, s.M)
     clash = null @ (null.T @ relative)  # (2)
     offer = None
     if np.max(np.abs(relative)) > CONSISTENT:
@@ -273,5 +282,6 @@ def _listed(names, rows):
 def as_list(x, digits=None) -> str:
     """Numbers as a list that can be pasted; entries that are round-off beside the others are written as 0."""
     x = np.ravel(np.asarray(x, float))
-    x = np.where(np.abs(x) < 1e-16 * np.max(np.abs(x), initial=0.0), 0.0, x)
+    small = 1e-16 * np.max(np.abs(x), initial=0.0) if digits is None else 1e-8 * np.max(np.abs(x), initial=1.0)
+    x = np.where(np.abs(x) < small, 0.0, x)
     return "[" + ", ".join(repr(float(y)) if digits is None else f"{y:.{digits}g}" for y in x) + "]"

@@ -4,16 +4,26 @@ Exit codes: 0 all went well, 1 a run stopped early, 2 the input was wrong. Messa
 import is imported inside the commands, so that help comes at once.
 """
 
-import ast
-import difflib
-import inspect
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from nsdyn.console import busy, first_sentence, progress, reported, show_end, show_events, show_table, use_cache
+from nsdyn import words
+from nsdyn.console import (
+    busy,
+    counted,
+    first_sentence,
+    progress,
+    reported,
+    show_end,
+    show_events,
+    show_statuses,
+    show_table,
+    sweep_variables,
+    use_cache,
+)
 from nsdyn.errors import FileError, ProblemError
 
 app = typer.Typer(
@@ -38,7 +48,7 @@ OutFile = Annotated[Path | None, typer.Option(help="Write the results to this ne
 
 
 @app.callback(invoke_without_command=True)
-def main(version: Annotated[bool, typer.Option("--version", help="Show the version and leave.")] = False):
+def main(version: Annotated[bool, typer.Option("--version", help="Show the version and leave.")] = False) -> None:
     if version:
         import nsdyn
 
@@ -47,14 +57,14 @@ def main(version: Annotated[bool, typer.Option("--version", help="Show the versi
 
 
 @app.command("list", epilog="Example: nsdyn list")
-def list_():
+def list_() -> None:
     """Show all problems, integrators, laws and studies."""
     with reported():
         from nsdyn import problems, studies
 
         show_table("problems", ("name", "description"), [(n, problems.summary(n)) for n in problems.names()])
         for title, known in (("integrators", _integrators()), ("laws", _laws())):
-            rows = [(_signature(cls), first_sentence(cls)) for cls in known.values()]
+            rows = [(words.signature(cls), first_sentence(cls)) for cls in known.values()]
             show_table(title, ("name and settings", "description"), rows)
         show_table("studies", ("name", "description"), [(n, studies.summary(n)) for n in studies.names()])
 
@@ -72,7 +82,7 @@ def run(
     out: OutFile = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the trajectory into this file (png, pdf, svg).")] = None,
     events: Annotated[bool, typer.Option("--events", help="Show the table of events.")] = False,
-):
+) -> None:
     """Simulate one problem and show its final state."""
     with reported():
         import nsdyn
@@ -92,12 +102,55 @@ def run(
             print(f"wrote {plot}")
 
 
+@app.command(epilog="Example: nsdyn sweep three_r_pendulum --vary m=80:140:7 --vary locks[0]=0.6:0.9:4 --out sweep.nc")
+def sweep(
+    problem: ProblemName,
+    vary: Ranges = [],  # noqa: B006
+    law: LawText = "PostSwitchGradient",
+    integrator: MethodText = "RK4",
+    formulation: Formulation = "",
+    step: Step = 1e-3,
+    t_end: EndTime = None,
+    save_every: Annotated[int, typer.Option(help="Steps between rows.")] = 100,
+    settings: Settings = [],  # noqa: B006
+    out: OutFile = None,
+) -> None:
+    """Simulate all combinations of parameters. NAME is a parameter, q0[i] or v0[i]; exit code 1 if all runs fail."""
+    with reported():
+        import nsdyn
+        from nsdyn.studies import archive
+
+        use_cache()
+        if out is not None and out.suffix != ".nc":
+            raise FileError(f"--out {out}: expected a name that ends in .nc")
+        chosen, method, rule = _problem(problem, settings), _integrator(integrator, formulation), _law(law)
+        values = words.ranges(vary)
+        arguments = words.batched(chosen, values)
+        with counted("trajectories") as report:
+            options: dict[str, Any] = {"t_end": t_end, "save_every": save_every, "progress": report}
+            result = nsdyn.sweep(chosen, method, step=step, law=rule, **arguments, **options)
+        show_statuses(result)
+        if out is not None:
+            told = {
+                "problem": problem,
+                "set": settings,
+                "vary": vary,
+                "step": step,
+                "law": law,
+                "integrator": repr(method),
+            }
+            archive.write(out.parent, out.stem, sweep_variables(values, result), told)
+            print(f"wrote {out} and {out.with_suffix('.json')}")
+        if not result.ok.any():
+            raise typer.Exit(1)
+
+
 @app.command(epilog="Example: nsdyn figures joint_locking --out figures")
 def figures(
     study: Studies = [],  # noqa: B006
     out: Annotated[Path, typer.Option(help="Folder for data and figures.")] = Path("figures"),
     force: Annotated[bool, typer.Option("--force", help="Compute again what is archived already.")] = False,
-):
+) -> None:
     """Compute the data of studies, archive them, draw their figures."""
     with reported():
         from nsdyn import studies
@@ -114,8 +167,8 @@ def figures(
 def bench(
     out: Annotated[Path | None, typer.Option(help="Write the measurements to this JSON file.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer repetitions, no memory test.")] = False,
-):
-    """Time the 3R pendulum beside C on this machine; takes about a minute, with --quick less."""
+) -> None:
+    """Time the 3R pendulum beside C on this machine; takes some minutes, with --quick one."""
     with reported():
         from nsdyn.studies import archive, benchmark
 
@@ -131,7 +184,7 @@ def bench(
             print(f"wrote {out}")
 
 
-def _draw(trajectory, path: Path):
+def _draw(trajectory: Any, path: Path) -> None:
     try:
         trajectory.plot().savefig(path)
     except ValueError as error:  # a suffix that matplotlib cannot write
@@ -141,29 +194,15 @@ def _draw(trajectory, path: Path):
 # What the words on the command line mean
 
 
-def _problem(name: str, settings: Iterable[str]):
+def _problem(name: str, settings: Iterable[str]) -> Any:
     from nsdyn import problems
 
-    parameters = {}
-    for text in settings:
-        key, value = _assignment("--set", text, "NAME=VALUE")
-        try:
-            parameters[key] = ast.literal_eval(value)
-        except (SyntaxError, ValueError):
-            parameters[key] = value
     try:
-        return problems.get(name, **parameters)
+        return problems.get(name, **words.settings(settings))
     except ProblemError:
         raise
     except (TypeError, ValueError) as error:
         raise ProblemError(f"problem {name} with {', '.join(settings)}: {error}") from error
-
-
-def _assignment(option: str, text: str, form: str) -> tuple[str, str]:
-    name, equals, value = (part.strip() for part in text.partition("="))
-    if not (name and equals and value):
-        raise ProblemError(f"{option}: expected {form}, found {text!r}")
-    return name, value
 
 
 def _integrators() -> dict[str, type]:
@@ -179,52 +218,15 @@ def _laws() -> dict[str, type]:
     return {name: c for name, c in classes.items() if issubclass(c, laws.AbstractLaw) and c is not laws.AbstractLaw}
 
 
-def _law(text: str):
-    return _built("law", text, _laws())
+def _law(text: str) -> Any:
+    return words.built("law", text, _laws())
 
 
-def _integrator(text: str, formulation: str):
+def _integrator(text: str, formulation: str) -> Any:
     from nsdyn.integrator import AbstractSmoothMethod
 
     known = _integrators()
     if formulation and text != "RK4":
         raise ProblemError(f"--formulation is for --integrator RK4 alone; give {text!r} its settings in parentheses")
-    made = known["RK4"](formulation=formulation) if formulation else _built("integrator", text, known)
+    made = known["RK4"](formulation=formulation) if formulation else words.built("integrator", text, known)
     return known["EventDriven"](made) if isinstance(made, AbstractSmoothMethod) else made
-
-
-def _built(what: str, text: str, known: dict[str, type]):
-    """The object that a text such as Restitution(e=0.5) describes. Calls may nest; an unknown word is a string."""
-    short = {name.lower(): name for name in known}
-
-    def find(name: str) -> type:
-        if name.lower() in short:
-            return known[short[name.lower()]]
-        close = difflib.get_close_matches(name.lower(), short, n=1)
-        hint = f"did you mean {short[close[0]]}? " if close else ""
-        raise ProblemError(f"{what} {name!r} is not known; {hint}There are: {', '.join(known)}")
-
-    def value(node: ast.expr) -> Any:
-        match node:
-            case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
-                return find(name)(*map(value, args), **{k.arg: value(k.value) for k in keywords if k.arg})
-            case ast.Name(id=name):
-                return find(name)() if name.lower() in short else name
-        return ast.literal_eval(node)
-
-    try:
-        node = ast.parse(text.strip(), mode="eval").body
-        return find(node.id)() if isinstance(node, ast.Name) else value(node)
-    except ProblemError:
-        raise
-    except (SyntaxError, TypeError, ValueError) as error:
-        raise ProblemError(f"{what} {text!r}: expected NAME or NAME(setting=value, ...): {error}") from error
-
-
-def _signature(cls: type) -> str:
-    """The class as one would write it, with the defaults of its settings."""
-    parts = []
-    for parameter in inspect.signature(cls).parameters.values():
-        default = parameter.default
-        parts.append(parameter.name if default is parameter.empty else f"{parameter.name}={default!r}")
-    return f"{cls.__name__}({', '.join(parts)})"

@@ -3,9 +3,10 @@
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -17,7 +18,7 @@ PIPED_WIDTH = 120  # of tables that do not go to a terminal
 
 
 @contextmanager
-def reported():
+def reported() -> Iterator[None]:
     """Errors become a message on stderr and an exit code: 1 for a run that stopped early, 2 for bad input."""
     from nsdyn.errors import NsdynError, SimulationError
 
@@ -28,7 +29,7 @@ def reported():
         raise typer.Exit(1 if isinstance(error, SimulationError) else 2) from None
 
 
-def show_table(title: str, columns: tuple[str, ...], rows: Iterable[tuple], numbers: bool = False):
+def show_table(title: str, columns: tuple[str, ...], rows: Iterable[tuple], numbers: bool = False) -> None:
     """An aligned table on stdout; all columns to the right if they are `numbers`."""
     table = Table(box=None, header_style="dim", pad_edge=False)
     for i, column in enumerate(columns):
@@ -42,7 +43,7 @@ def show_table(title: str, columns: tuple[str, ...], rows: Iterable[tuple], numb
     console.print()
 
 
-def show_events(events):
+def show_events(events: Iterable[Any]) -> None:
     columns = ("#", "t", "mode", "impulse Lam", "kinetic energy before", "after")
     rows = []
     for i, event in enumerate(events):
@@ -52,7 +53,7 @@ def show_events(events):
     show_table("events", columns, rows, numbers=True)
 
 
-def show_end(trajectory):
+def show_end(trajectory: Any) -> None:
     """The last row of a trajectory."""
     t, mode, energy = trajectory.t[-1], trajectory.mode[-1], trajectory.energy[-1]
     q, v = ([f"{x:.9g}" for x in row[-1]] for row in (trajectory.q, trajectory.v))
@@ -61,6 +62,32 @@ def show_end(trajectory):
     events = "1 event" if count == 1 else f"{count} events"
     title = f"state at t = {t:g} (mode {mode}, energy {energy:.9g}, {events} until then)"
     show_table(title, ("i", "q", "v"), list(zip(range(len(q)), q, v, strict=True)), numbers=True)
+
+
+def show_statuses(result: Any) -> None:
+    """How many trajectories of a sweep ended how."""
+    import numpy as np
+
+    from nsdyn.status import MESSAGES, Status
+
+    codes, counts = np.unique(result.status, return_counts=True)
+    rows = [(Status(code).name, count, MESSAGES[Status(code)]) for code, count in zip(codes, counts, strict=True)]
+    show_table(f"{len(result.status)} trajectories", ("status", "count", "meaning"), rows)
+
+
+def sweep_variables(values: dict, result: Any) -> dict[str, tuple]:
+    """A sweep as variables {name: (dimensions, array)} of a file."""
+    rows = {name: getattr(result, name) for name in ("q", "v", "lam", "mode", "energy")}
+    dimensions = {"q": ("coordinate",), "v": ("velocity",), "lam": ("row",), "energy": ()}
+    part = lambda name, x: dimensions.get(name, tuple(f"part_{i}" for i in range(x.ndim - 2)))
+    return {
+        **{f"param_{name}": ("trajectory", value) for name, value in values.items()},
+        "t": ("time", result.t),
+        **{name: (("trajectory", "time", *part(name, x)), x) for name, x in rows.items()},
+        "status": ("trajectory", result.status),
+        "t_stop": ("trajectory", result.t_stop),
+        "events": ("trajectory", result.events.count),
+    }
 
 
 def first_sentence(cls: type) -> str:
@@ -82,12 +109,21 @@ def progress(names: Iterable[str], what: str) -> Iterator[str]:
             bar.advance(task)
 
 
-def busy(what: str):
+@contextmanager
+def counted(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A function report(done, total) that moves a bar on stderr."""
+    columns = (SpinnerColumn(), TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def busy(what: str) -> AbstractContextManager:
     """A sign of life on stderr."""
     return Console(stderr=True).status(what)
 
 
-def use_cache():
+def use_cache() -> None:
     """Keep compiled programs in the user's cache folder, unless JAX was told of one or the folder cannot be written."""
     import jax
 
@@ -107,7 +143,7 @@ def use_cache():
 def told_of_cache() -> bool:
     import jax
 
-    return bool(jax.config.jax_compilation_cache_dir)
+    return bool(getattr(jax.config, "jax_compilation_cache_dir", None))
 
 
 def _cache_root() -> Path:

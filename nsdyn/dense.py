@@ -51,4 +51,4 @@ def below(samples, floor):
     about = SLACK * jnp.maximum(samples[-2] - samples[-1], 0.0)
     limit = jnp.where(floor > 0, -floor, 0.0)
     ends = jnp.where(floor > 0, limit, about)
-    return jnp.concatenate([samples[:-1] <= limit, (samples[-1] <= ends)[None]])
+    return jnp.concatenate([samples[:-1] <= limit[None], (samples[-1] <= ends)[None]])

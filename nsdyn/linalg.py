@@ -140,16 +140,21 @@ def masked_kkt(
     live: Bool[Array, " m"],
     b: Float[Array, " n"],
     c: Float[Array, " m"],
+    refinements: int = 0,
 ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
-    """x and lam of (1) and (2); `solve` applies M^-1 to a vector or to columns."""
+    """x and lam of (1) and (2); `solve` applies M^-1 to a vector or to columns. Each refinement repeats (3) and (4) for what is
+    left of (2); worth it where accuracy counts more than time, as in jumps."""
     if G.shape[0] == 0:
         return solve(b), jnp.zeros(0, b.dtype)
-    if isinstance(solve, Unrolled) and G.shape[0] <= UNROLL:
+    if isinstance(solve, Unrolled) and G.shape[0] <= UNROLL and not refinements:
         return _small_kkt(solve, G, live, b, c)
     x0 = solve(b)
     Gm, Y, inverse = schur(solve, G, live)
-    lam = inverse(jnp.where(live, matvec(Gm, x0) - c, 0.0))  # (3)
-    return x0 - matvec(Y, lam), lam  # (4)
+    x, lam = x0, jnp.zeros_like(c)
+    for _ in range(1 + refinements):
+        change = inverse(jnp.where(live, matvec(Gm, x) - c, 0.0))  # (3)
+        x, lam = x - matvec(Y, change), lam + change  # (4)
+    return x, lam
 
 
 def _small_kkt(solve: Unrolled, G, live, b, c):

@@ -40,7 +40,7 @@ class Problem(eqx.Module):
         if not self.t_end > self.t0:
             raise ProblemError(f"Problem(t_end=...): expected a time after t0 = {self.t0:g}, found {self.t_end:g}")
         self.params = as_arrays(params)
-        name = closed_over_tracer(jax.tree.leaves((vars(system), [vars(part) for part in self.constraint])))
+        name = closed_over_tracer((system, self.constraint))
         if name is not None:
             raise ProblemError(
                 f"Problem: the function {name} closes over a traced value, whose derivative would be lost. "

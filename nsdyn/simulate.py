@@ -50,17 +50,27 @@ def simulate(
 # One program for all calls with the same functions, shapes and grid; parameters and initial state are its arguments.
 @eqx.filter_jit
 def _run(problem, integrator, law, grid: Grid, max_events: int) -> Rollout:
-    options = {"step": grid.step, "t_end": grid.t_end, "save_every": grid.save_every, "max_events": max_events}
-    return rollout(problem, integrator, law=law, **options)
+    return rollout(problem, integrator, law=law, **options(grid, max_events))
+
+
+def options(grid: Grid, max_events: int) -> dict[str, Any]:
+    """What `settings` found, as arguments of `rollout`."""
+    return {"step": grid.step, "t_end": grid.t_end, "save_every": grid.save_every, "max_events": max_events}
 
 
 def refuse_tracers(function: str, *trees):
     if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(trees)):
-        raise ProblemError(f"{function}: found traced values, expected numbers. Inside jit, vmap or grad call nsdyn.rollout")
+        raise ProblemError(
+            f"{function}: found traced values, expected numbers. Inside jit, vmap or grad call nsdyn.rollout"
+        )
+
+
+def structure(tree) -> Any:
+    return jax.tree.structure(tree)
 
 
 def strong(x, like=None):
-    """An array whose type is its own, or that of `like` where no digit is lost: a Python number then compiles nothing new."""
+    """An array of the type of `like` where that loses nothing, else of its own: other values compile nothing new."""
     array = np.asarray(x)
     keep = like is not None and np.can_cast(array.dtype, like.dtype, "same_kind")
     return jnp.asarray(array, like.dtype if keep else array.dtype)
@@ -72,7 +82,7 @@ def _params(problem: Problem, params):
     if isinstance(own, dict) and isinstance(given, dict):
         check_names(own, given)
     cast = lambda x, like=None: strong(x, like) if eqx.is_array(x) else x
-    if jax.tree.structure(own) == jax.tree.structure(given):
+    if structure(own) == structure(given):
         return jax.tree.map(lambda x, like: cast(x, like if eqx.is_array(like) else None), given, own)
     return jax.tree.map(cast, given)
 

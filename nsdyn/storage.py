@@ -1,8 +1,8 @@
-"""Trajectories in files: netCDF 3 by xarray, which every array program reads; written whole or not at all; no code inside.
+"""Trajectories in files: netCDF 3 by xarray, written whole or not at all. A file is data; nothing in it is executed.
 
-Variables and dimensions are those of `Trajectory.to_xarray`. What netCDF 3 cannot say is in the attribute `metadata` (JSON):
-what was run, the parameters, and the shape of every variable, since one without elements is not written. Integers are
-stored with 32 bits.
+Variables and dimensions are those of `Trajectory.to_xarray`. What netCDF 3 cannot say is in the attribute `metadata`
+as JSON: what was run, the parameters, and the shape of every variable, since one without elements is not written.
+Integers have 32 bits in the file.
 """
 
 import io
@@ -66,7 +66,8 @@ def load(path) -> Trajectory:
         raise
     except Exception as error:  # a damaged file can fail anywhere in the reader
         raise FileError(
-            f"load(path): {path} is truncated or damaged ({type(error).__name__}: {error}); take another copy or run again"
+            f"load(path): {path} is cut off or damaged ({type(error).__name__}: {error}). "
+            "Take another copy, or simulate again"
         ) from error
 
 
@@ -97,7 +98,9 @@ def _narrow(name, variable):
         return variable
     limits = np.iinfo(np.int32)
     if variable.values.min() < limits.min or variable.values.max() > limits.max:
-        raise FileError(f"save: {name} has values beyond 32 bits, which the file format cannot hold; number modes from 0")
+        raise FileError(
+            f"save: {name} has values beyond 32 bits, which the file format cannot hold; number modes from 0"
+        )
     return variable.astype(np.int32)
 
 
@@ -108,7 +111,9 @@ def _read(data: bytes, path):
     with xarray.open_dataset(io.BytesIO(data), engine="scipy", decode_cf=False) as dataset:
         found = dataset.attrs.get("format")
         if found != FORMAT:
-            raise FileError(f"load(path): {path} is a netCDF file, but not of nsdyn; expected one written by Trajectory.save")
+            raise FileError(
+                f"load(path): {path} is a netCDF file, but not of nsdyn; expected one written by Trajectory.save"
+            )
         version = int(dataset.attrs["format_version"])
         if version > FORMAT_VERSION:
             raise FileError(
@@ -136,7 +141,7 @@ def _trajectory(variables: dict, metadata: dict) -> Trajectory:
     return Trajectory(**rows, events=events, params=_decode(metadata["params"]), **about)
 
 
-# Parameters: a dict is {"dict": ...}, a list a list, an array its type, shape and numbers; text and None are themselves.
+# Parameters: a dict is {"dict": ...}, a list a list, an array its type, shape and numbers; text and None stay.
 
 
 def _encode(tree):

@@ -1,15 +1,14 @@
 """`sweep`: many trajectories of one problem, in chunks of equal size that share one program.
 
-A chunk is a power of two, so that sweeps of all sizes share a few programs; the last one is filled up by repetition. It is
-kept small: in a batch every trajectory waits wherever one of them switches, and carries its event log through the wait.
-Chunks run in threads, one for each core, which is where the speed of larger sweeps comes from.
+The size of a chunk is a power of two, so that sweeps of all sizes share a few programs; the last chunk is filled up
+by repetition. Chunks are small, because in a batch every trajectory waits wherever one of them switches, and copies
+its event log while it waits. They run in threads, one for each core.
 """
 
 import dataclasses
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from functools import lru_cache
 from threading import Lock
 from typing import Any
 
@@ -25,11 +24,13 @@ from nsdyn.march import Grid
 from nsdyn.model import Model
 from nsdyn.problem import Problem, as_arrays
 from nsdyn.rollout import MAX_EVENTS, Events, Rollout, rollout, settings
-from nsdyn.simulate import as_floats, check_names, refuse_tracers, strong
+from nsdyn.simulate import as_floats, check_names, options, refuse_tracers, strong, structure
 from nsdyn.status import MESSAGES, Status
 
 CHUNK = 64  # trajectories at most in one chunk
+WORTH_A_THREAD = 16  # fewer trajectories than these are not split between cores
 WORK = 4  # bytes in use while a chunk runs, for each byte of its results
+PROGRAMS = 32  # compiled programs kept
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -68,7 +69,9 @@ class Sweep:
         for code in np.unique(self.status[~self.ok]):
             which = np.flatnonzero(self.status == code)
             some = ", ".join(f"{i} (t = {self.t_stop[i]:.6g})" for i in which[:5]) + (", ..." if len(which) > 5 else "")
-            lines.append(f"{len(which)} of {len(self)} {Status(code).name}: {MESSAGES[Status(code)]}. Trajectories {some}")
+            lines.append(
+                f"{len(which)} of {len(self)} {Status(code).name}: {MESSAGES[Status(code)]}. Trajectories {some}"
+            )
         return "\n".join(lines)
 
 
@@ -94,49 +97,48 @@ def sweep(
     """
     grid, law = settings(problem, integrator, step, law, t_end, save_every, max_events)
     refuse_tracers("sweep", problem, integrator, law, params, q0, v0)
-    values, mask = _values(problem, params, q0, v0)
-    batched, shared = eqx.partition(values, mask)
-    total = _total(values, mask)
+    batched, shared, total = _values(problem, params, q0, v0)
     size, workers = _layout(total, WORK * _bytes(problem, grid, int(max_events)), memory)
 
     bare = eqx.tree_at(lambda x: (x.params, x.q0, x.v0), problem, (None, None, None), is_leaf=lambda x: x is None)
     fixed = (bare, integrator, law, grid, int(max_events), shared)
-    part = lambda first: jax.tree.map(lambda x: x[np.minimum(np.arange(first, first + size), total - 1)], batched)
+    chunk = lambda first: np.minimum(np.arange(first, first + size), total - 1)
+    part = lambda first: jax.tree.map(lambda x: np.asarray(x)[chunk(first)], batched)
     program = _program(*fixed, part(0))
     results = _Results(total)
     with ThreadPoolExecutor(workers) as threads:
         tasks = [threads.submit(lambda k: results.put(k, program(*fixed, part(k))), k) for k in range(0, total, size)]
         try:
-            for done, task in enumerate(as_completed(tasks), start=1):
-                task.result()
+            done = 0
+            for task in as_completed(tasks):
+                done += task.result()
                 if progress is not None:
-                    progress(min(done * size, total), total)
+                    progress(done, total)
         except BaseException:  # an interrupt, too, should not wait for what has not begun
             threads.shutdown(wait=False, cancel_futures=True)
             raise
-    return results.sweep()
+    names = [field.name for field in dataclasses.fields(Sweep) if field.name != "t"]
+    return Sweep(t=grid.rows(), **{name: getattr(results.out, name) for name in names})
 
 
-@eqx.filter_jit
-def _run(problem, integrator, law, grid: Grid, max_events: int, shared, batched) -> Rollout:
-    options = {"step": grid.step, "t_end": grid.t_end, "save_every": grid.save_every, "max_events": max_events}
-
+def _batch(problem, integrator, law, grid: Grid, max_events: int, shared, batched) -> Rollout:
     def one(values):
         params, q0, v0 = eqx.combine(values, shared)
-        return rollout(problem, integrator, law=law, params=params, q0=q0, v0=v0, **options)
+        out = rollout(problem, integrator, law=law, params=params, q0=q0, v0=v0, **options(grid, max_events))
+        return eqx.tree_at(lambda x: x.t, out, None)  # the grid is the same for all
 
     return jax.vmap(one)(batched)
 
 
+_run: Any = eqx.filter_jit(_batch)
 _programs: dict = {}
 
 
 def _program(*args) -> Callable:
-    """`_run` compiled for these arguments, once: threads that call it for the first time together would each compile it."""
+    """`_run` compiled for such arguments, once: threads that met it first at the same time would each compile it."""
     arrays, rest = eqx.partition(args, eqx.is_array)
-    leaves, structure = jax.tree.flatten(rest)
     types = tuple(jax.typeof(x) for x in jax.tree.leaves(arrays))
-    key = (structure, tuple(leaves), jax.tree.structure(arrays), types)
+    key = (structure(rest), tuple(jax.tree.leaves(rest)), structure(arrays), types)
     if key not in _programs:
         if len(_programs) >= PROGRAMS:
             _programs.pop(next(iter(_programs)))
@@ -144,25 +146,90 @@ def _program(*args) -> Callable:
     return _programs[key]
 
 
-# What is batched.
-
-
-def _values(problem: Problem, params, q0, v0):
-    """(params, q0, v0) as arrays, and of the same structure which of them are batched."""
-    own = problem.params
-    given = own if params is None else as_arrays(params)
-    if isinstance(own, dict) and isinstance(given, dict):
-        check_names(own, given)
-    if jax.tree.structure(given) != jax.tree.structure(own):
+def _values(problem: Problem, params, q0, v0) -> tuple[tuple, tuple, int]:
+    """(params, q0, v0) as arrays, split into batched and shared ones, and the size of the batch."""
+    own = (problem.params, problem.q0, problem.v0)
+    floats = lambda name, x, mine: mine if x is None else as_floats(name, x)
+    given = (own[0] if params is None else as_arrays(params), floats("q0", q0, own[1]), floats("v0", v0, own[2]))
+    if isinstance(own[0], dict) and isinstance(given[0], dict):
+        check_names(own[0], given[0])
+    if structure(given) != structure(own):
         raise ProblemError(
-            f"params: expected the structure of problem.params, {jax.tree.structure(own)}, found {jax.tree.structure(given)}"
+            f"params: expected the structure of problem.params, {structure(own[0])}, found {structure(given[0])}. "
+            "Lists of numbers should be arrays"
         )
-    paths, structure = jax.tree_util.tree_flatten_with_path(given)
-    pairs = zip(paths, jax.tree.leaves(own), strict=True)
-    leaves = [_leaf(f"params{jax.tree_util.keystr(path)}", x, like) for (path, x), like in pairs]
-    values, mask = (structure.unflatten(column) for column in (zip(*leaves, strict=True) if leaves else ((), ())))
-    for name, given in (("q0", q0), ("v0", v0)):
-        like = getattr(problem, name)
-        value, batched = _leaf(name, like if given is None else as_floats(name, given), like)
-        values, mask = (values, value) if name == "q0" else (*values, value), (mask, batched) if name == "q0" else (*mask, batched)
-    return values, mask
+    paths, _ = jax.tree_util.tree_flatten_with_path(given)
+    sizes, leaves = {}, []
+    for (path, x), like in zip(paths, jax.tree.leaves(own), strict=True):
+        name = ("params", "q0", "v0")[path[0].idx] + jax.tree_util.keystr(path[1:])
+        if eqx.is_array(like) and not eqx.is_array(x):
+            raise ProblemError(f"{name}: expected numbers, found {x!r}")
+        leaves.append(strong(x, like) if eqx.is_array(like) else x)
+        if eqx.is_array(like) and np.shape(x) != like.shape:
+            if np.shape(x)[1:] != like.shape or np.ndim(x) != like.ndim + 1:
+                wanted = f"{like.shape}, or {('B', *like.shape)} for a batch of B".replace("'", "")
+                raise ProblemError(f"{name}: expected shape {wanted}, found {np.shape(x)}")
+            sizes[name] = np.shape(x)[0]
+    total = _total(sizes)
+    mask = [np.ndim(x) > np.ndim(like) for x, like in zip(leaves, jax.tree.leaves(own), strict=True)]
+    tree = structure(own)
+    return *eqx.partition(jax.tree.unflatten(tree, leaves), jax.tree.unflatten(tree, mask)), total
+
+
+def _total(sizes: dict[str, int]) -> int:
+    if not sizes:
+        raise ProblemError(
+            "sweep: expected params, q0 or v0 with one more, leading, axis, found none. "
+            "For a single run call nsdyn.simulate"
+        )
+    if len(set(sizes.values())) > 1:
+        found = ", ".join(f"{name}: {size}" for name, size in sizes.items())
+        raise ProblemError(f"sweep: expected one batch size along the leading axes, found {found}")
+    name, total = next(iter(sizes.items()))
+    if total == 0:
+        raise ProblemError(f"{name}: expected at least one trajectory, found a batch of none")
+    return total
+
+
+def _bytes(problem: Problem, grid: Grid, max_events: int) -> int:
+    """The size of one trajectory's results."""
+    q, v = problem.q0, problem.v0
+    model = Model.of(problem.system, problem.constraint, q, v, jnp.asarray(problem.t0), problem.params)
+    mode = sum(int(np.prod(shape)) for shape in model.shapes) or 1
+    row = q.size + v.size + model.m + mode + 1
+    record = 3 + 2 * mode + q.size + 2 * v.size + model.m * (1 + v.size)
+    return 8 * (len(grid.saved) * row + (max_events if model.k else 0) * record)
+
+
+def _layout(total: int, each: int, memory) -> tuple[int, int]:
+    """Trajectories in a chunk and chunks at a time, such that they stay within `memory`."""
+    if not isinstance(memory, int | float | np.number) or not memory > 0:
+        raise ProblemError(f"memory: expected a positive number of bytes, found {memory!r}")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    fits = int(min(memory / each, cores * CHUNK))
+    if fits < 1:
+        raise ProblemError(
+            f"memory: one trajectory needs about {each:.3g} bytes, found {memory:.3g}. "
+            "Raise memory or save_every, or lower max_events"
+        )
+    workers = max(1, min(cores, fits, total // WORTH_A_THREAD))
+    needed = 1 << (-(-total // workers) - 1).bit_length()
+    return min(CHUNK, needed, 1 << (fits // workers).bit_length() - 1), workers
+
+
+class _Results:
+    """The arrays of a sweep, filled chunk by chunk."""
+
+    def __init__(self, total: int):
+        self.total, self.lock, self.out = total, Lock(), None
+
+    def put(self, first: int, chunk: Rollout) -> int:
+        """Take in a chunk, without what fills up the last one; how many trajectories it had."""
+        chunk = jax.tree.map(np.asarray, chunk)
+        with self.lock:
+            if self.out is None:
+                self.out = jax.tree.map(lambda x: np.empty((self.total, *x.shape[1:]), x.dtype), chunk)
+        count = min(len(chunk.status), self.total - first)
+        for whole, part in zip(jax.tree.leaves(self.out), jax.tree.leaves(chunk), strict=True):
+            whole[first : first + count] = part[:count]
+        return count

@@ -102,13 +102,23 @@ class _Lagrangian(eqx.Module):
         return f if self.applied is None else f + self.applied(q, v, t, p)
 
 
-def closed_over_tracer(functions: Any) -> str | None:
-    """The name of a function among `functions` that closes over a traced value, if there is one."""
-    for function in jax.tree.leaves(functions):
-        code = getattr(function, "__wrapped__", function)
-        cells = getattr(code, "__closure__", None) or ()
-        values = [cell.cell_contents for cell in cells] + list(getattr(code, "__defaults__", None) or ())
-        values += list(getattr(code, "args", ())) + list((getattr(code, "keywords", None) or {}).values())
+def closed_over_tracer(model: Any) -> str | None:
+    """The name of a function anywhere in `model` that closes over a traced value, if there is one."""
+    for function in _functions(model):
+        cells = getattr(function, "__closure__", None) or ()
+        values = [cell.cell_contents for cell in cells] + list(getattr(function, "__defaults__", None) or ())
+        values += list(getattr(function, "args", ())) + list((getattr(function, "keywords", None) or {}).values())
         if any(isinstance(x, jax.core.Tracer) for value in values for x in jax.tree.leaves(value)):
-            return getattr(code, "__qualname__", repr(code))
+            return getattr(function, "__qualname__", repr(function))
     return None
+
+
+def _functions(x) -> list[Callable]:
+    """All functions in a module, its fields (static ones too), tuples of them, and methods bound to modules."""
+    if isinstance(x, tuple | list):
+        return [function for item in x for function in _functions(item)]
+    if isinstance(x, eqx.Module):
+        return _functions(list(vars(x).values()))
+    if not callable(x) or isinstance(x, type):
+        return []
+    return [x, *_functions([getattr(x, "__self__", None), getattr(x, "__wrapped__", None)])]

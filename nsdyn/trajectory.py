@@ -1,4 +1,4 @@
-"""What a run leaves behind: `Trajectory` with rows on the grid, and `EventTable` with its switches. All arrays are numpy's."""
+"""What a run leaves behind: `Trajectory`, its rows on the grid, and `EventTable`, its switches; in numpy arrays."""
 
 import dataclasses
 import json
@@ -195,7 +195,15 @@ def _short(mode) -> str:
     return str(np.asarray(mode).tolist())
 
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito, told apart by all
+COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+)  # Okabe and Ito, told apart by all
 STYLES = ("-", "--", "-.", ":")
 MOST_LABELS = 8  # more lines than these get no legend
 
@@ -231,7 +239,7 @@ def _plot(run: Trajectory):
 
 
 def _with_jumps(t, rows, when, before, after):
-    """Rows with the states before and after each switch put in, so that a jump is drawn upright whatever the row spacing."""
+    """Rows with the states before and after each switch put in: a jump is drawn upright whatever the row spacing."""
     times = np.concatenate([t, when, when])
     # A row at a switching instant holds the state after it, so it comes last; switches at one instant keep their order.
     rank = np.concatenate([np.full(len(t), 2 * len(when)), 2 * np.arange(len(when)), 2 * np.arange(len(when)) + 1])

@@ -6,15 +6,16 @@ problems.names(), problems.summary(name)        what there is; nothing is import
 """
 
 import ast
-import difflib
 import importlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from types import ModuleType
+from typing import Any
 
 from nsdyn.errors import ProblemError
+from nsdyn.words import unknown
 
 
 def names() -> list[str]:
@@ -22,7 +23,7 @@ def names() -> list[str]:
     return sorted(name for name, tree in _sources() if _defines(tree, name))
 
 
-def get(name: str, **parameters):
+def get(name: str, **parameters: Any) -> Any:
     """The problem `name` with these parameters."""
     make = function(name)
     try:
@@ -37,9 +38,7 @@ def function(name: str) -> Callable:
     """The function that makes the problem `name`."""
     known = names()
     if name not in known:
-        close = difflib.get_close_matches(name.lower().replace("-", "_"), known, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ProblemError(f"problem {name!r} is not known; {hint}The problems are: {', '.join(known)}")
+        raise unknown("problem", name, known)
     return getattr(importlib.import_module(f"{__name__}.{name}"), name)
 
 
@@ -48,7 +47,7 @@ def summary(name: str) -> str:
     return next((_first_line(tree) for found, tree in _sources() if found == name), "")
 
 
-def _sources():
+def _sources() -> Iterator[tuple[str, ast.Module]]:
     for file in files(__name__).iterdir():
         if file.name.endswith(".py") and file.name != "__init__.py":
             yield file.name.removesuffix(".py"), ast.parse(file.read_text("utf-8"))

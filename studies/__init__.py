@@ -4,12 +4,12 @@ A file that defines these three functions is a study: studies.names(), studies.s
 """
 
 import ast
-import difflib
 import importlib
+from collections.abc import Iterator
 from importlib.resources import files
 from types import ModuleType
 
-from nsdyn.errors import ProblemError
+from nsdyn.words import unknown
 
 FUNCTIONS = {"compute", "draw", "run"}
 
@@ -23,9 +23,7 @@ def get(name: str) -> ModuleType:
     """The study `name`: a module with compute(folder, ...), draw(folder) and run(folder, ...)."""
     known = names()
     if name not in known:
-        close = difflib.get_close_matches(name.lower().replace("-", "_"), known, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ProblemError(f"study {name!r} is not known; {hint}The studies are: {', '.join(known)}")
+        raise unknown("study", name, known)
     return importlib.import_module(f"{__name__}.{name}")
 
 
@@ -35,7 +33,7 @@ def summary(name: str) -> str:
     return ((tree and ast.get_docstring(tree)) or "").partition("\n")[0]
 
 
-def _sources():
+def _sources() -> Iterator[tuple[str, ast.Module]]:
     for file in files(__name__).iterdir():
         if file.name.endswith(".py") and file.name != "__init__.py":
             yield file.name.removesuffix(".py"), ast.parse(file.read_text("utf-8"))

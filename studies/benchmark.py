@@ -30,6 +30,7 @@ FLAGS = ("-std=c99", "-O3")
 T_END = 2.0
 SINGLE_STEP, BATCH_STEP = 1e-4, 1e-3
 BATCH, BATCH_ROWS = 1000, 20
+MAX_EVENTS = 16
 LONG_STEPS, LONG_ROWS = 10_000_000, 1000
 
 START = """
@@ -39,9 +40,14 @@ trajectory = nsdyn.simulate(
     problems.three_r_pendulum(), integrators.EventDriven(integrators.RK4()), law=laws.MuellerTransition(), {arguments})
 assert trajectory.t[-1] > 0
 """
+# Linux counts the parent's memory into ru_maxrss of a new program; VmHWM is its own.
 PEAK = """
-import resource, sys
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+import pathlib, resource, sys
+status = pathlib.Path("/proc/self/status")
+lines = status.read_text().splitlines() if status.exists() else []
+own = [int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")]
+unit = 1 if sys.platform == "darwin" else 1024
+print(own[0] if own else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
 """
 
 
@@ -49,12 +55,12 @@ def stages(quick: bool = False) -> dict[str, Callable[[], dict[str, Any]]]:
     """The measurements by name; each answers with its part of the results."""
     repeats = 2 if quick else 5
     yardstick = Yardstick()
-    found = {
+    found: dict[str, Callable[[], dict[str, Any]]] = {
         "one trajectory": partial(_single, yardstick, repeats),
-        "a batch": partial(_batch, yardstick, repeats),
+        "a batch": partial(_batch, yardstick, repeats, "batch"),
         "start": partial(_start, 1 if quick else 2),
     }
-    return found if quick else found | {"memory": _memory}
+    return found if quick else found | {"a sweep": partial(_batch, yardstick, repeats, "sweep"), "memory": _memory}
 
 
 # The C program
@@ -100,9 +106,8 @@ class Yardstick:
 @eqx.filter_jit
 def _one(problem, q0, step, save_every):
     method = integrators.EventDriven(integrators.RK4())
-    return nsdyn.rollout(
-        problem, method, step=step, law=laws.MuellerTransition(), q0=q0, save_every=save_every, max_events=16
-    )
+    options = {"step": step, "law": laws.MuellerTransition(), "save_every": save_every, "max_events": MAX_EVENTS}
+    return nsdyn.rollout(problem, method, q0=q0, **options)
 
 
 @eqx.filter_jit
@@ -110,43 +115,55 @@ def _many(problem, q0, step, save_every):
     return jax.vmap(lambda q0: _one(problem, q0, step, save_every))(q0)
 
 
-def _compared(program, arguments, yardstick: Yardstick, steps: int, trajectories: int, repeats: int) -> dict:
-    """Compile, then time nsdyn and C in turn."""
+def _compiled(program: Any, *arguments: Any) -> Callable[[], np.ndarray]:
+    run = program.lower(*arguments).compile()
+    return lambda: np.asarray(run(*arguments).q)
+
+
+def _swept(problem: nsdyn.Problem, q0: np.ndarray, step: float, save_every: int) -> Callable[[], np.ndarray]:
+    method = integrators.EventDriven(integrators.RK4())
+    options: dict[str, Any] = {"law": laws.MuellerTransition(), "save_every": save_every, "max_events": MAX_EVENTS}
+    run = lambda: nsdyn.sweep(problem, method, step=step, q0=q0, **options).q
+    run()  # compiles
+    return run
+
+
+def _compared(prepare: Callable[[], Callable], yardstick: Yardstick, steps: int, count: int, repeats: int) -> dict:
+    """Prepare (compile), then time nsdyn and C in turn. A run answers with q of the rows."""
     began = time.perf_counter()
-    compiled = program.lower(*arguments).compile()
+    run = prepare()
     compile_time = time.perf_counter() - began
-    best, c_best, out, c = np.inf, np.inf, None, None
+    best, c_best = np.inf, np.inf
+    rows, c = np.zeros(0), None
     for _ in range(repeats):
         began = time.perf_counter()
-        out = jax.block_until_ready(compiled(*arguments))
+        rows = run()
         best = min(best, time.perf_counter() - began)
-        c = yardstick.run(steps, trajectories, 5 if trajectories == 1 else 1)
+        c = yardstick.run(steps, count, 5 if count == 1 else 1)
         c_best = min(c_best, c["seconds"]) if c else np.inf
-    per_step = 1e6 / (steps * trajectories)
-    result = {"steps": steps, "trajectories": trajectories, "us_per_step": best * per_step, "compile_s": compile_time}
+    per_step = 1e6 / (steps * count)
+    result = {"steps": steps, "trajectories": count, "us_per_step": best * per_step, "compile_s": compile_time}
     if not c:
         return result | {"note": yardstick.missing}
-    end = np.asarray(out.q).reshape(trajectories, -1, 3)[0, -1]
-    difference = float(np.max(np.abs(end - np.array(c["q"]))))
+    difference = float(np.max(np.abs(rows.reshape(count, -1, 3)[0, -1] - np.array(c["q"]))))
     return result | {"c_us_per_step": c_best * per_step, "ratio": best / c_best, "difference_from_c": difference}
 
 
 def _single(yardstick: Yardstick, repeats: int) -> dict:
-    problem = problems.three_r_pendulum(t_end=T_END)
-    steps = round(T_END / SINGLE_STEP)
-    arguments = (problem, problem.q0, SINGLE_STEP, 1)
-    result = _compared(_one, arguments, yardstick, steps, 1, repeats)
+    problem = problems.get("three_r_pendulum", t_end=T_END)
+    prepare = partial(_compiled, _one, problem, problem.q0, SINGLE_STEP, 1)
+    result = _compared(prepare, yardstick, round(T_END / SINGLE_STEP), 1, repeats)
     return {"single": result | {"step": SINGLE_STEP, "save_every": 1}}
 
 
-def _batch(yardstick: Yardstick, repeats: int) -> dict:
-    problem = problems.three_r_pendulum(t_end=T_END)
-    steps = round(T_END / BATCH_STEP)
+def _batch(yardstick: Yardstick, repeats: int, name: str) -> dict:
+    problem = problems.get("three_r_pendulum", t_end=T_END)
     offsets = 1e-3 * np.arange(BATCH) / BATCH  # of q_1, as in the C program
-    q0 = problem.q0 + offsets[:, None] * np.array([[1.0, 0.0, 0.0]])
+    q0 = np.asarray(problem.q0)[None] + offsets[:, None] * np.array([[1.0, 0.0, 0.0]])
     arguments = (problem, q0, BATCH_STEP, BATCH_ROWS)
-    result = _compared(_many, arguments, yardstick, steps, BATCH, repeats)
-    return {"batch": result | {"step": BATCH_STEP, "save_every": BATCH_ROWS}}
+    prepare = partial(_compiled, _many, *arguments) if name == "batch" else partial(_swept, *arguments)
+    result = _compared(prepare, yardstick, round(T_END / BATCH_STEP), BATCH, repeats)
+    return {name: result | {"step": BATCH_STEP, "save_every": BATCH_ROWS}}
 
 
 # Whole processes
@@ -193,13 +210,16 @@ def _memory() -> dict:
 def rows(results: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     """Quantity, measured, target, aim."""
     table = []
-    for key, what, target, aim in (("single", "", "<= 30", "10"), ("batch", "trajectory-", "<= 8", "2")):
+    for key, title, target, aim in (
+        ("single", "one trajectory", "<= 30", "10"),
+        ("batch", f"{BATCH} trajectories in one batch", "<= 8", "2"),
+        ("sweep", f"{BATCH} trajectories, nsdyn.sweep on {os.cpu_count()} cores", "", ""),
+    ):
         if found := results.get(key):
-            title = "one trajectory" if key == "single" else f"{found['trajectories']} trajectories"
             head = f"{title}, h = {found['step']:g} s"
-            table.append((f"{head}: us per {what}step", f"{found['us_per_step']:.3g}", "", ""))
+            table.append((f"{head}: us per step", f"{found['us_per_step']:.3g}", "", ""))
             if "ratio" in found:
-                table.append((f"{head}: C, us per {what}step", f"{found['c_us_per_step']:.3g}", "", ""))
+                table.append((f"{head}: C, us per step", f"{found['c_us_per_step']:.3g}", "", ""))
                 table.append((f"{head}: ratio to C", f"{found['ratio']:.3g}", target, aim))
             table.append((f"{head}: compilation [s]", f"{found['compile_s']:.3g}", "", ""))
     if found := results.get("start"):

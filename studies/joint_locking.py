@@ -9,15 +9,18 @@ Shown are the joint angles, joint rates, total energy and the momenta
 of the unlocked joints; F has a column for each of them.
 """
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import jax
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Arc, Circle, FancyBboxPatch, Polygon
 from matplotlib.ticker import MultipleLocator
 from matplotlib.transforms import Affine2D
+from xarray import Dataset
 
 import nsdyn
 from nsdyn import integrators, laws, problems
@@ -59,7 +62,7 @@ def run(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Pat
 
 def compute(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Path]:
     """Archive both runs. Data of the same settings and version are kept unless `force` is given."""
-    problem = problems.three_r_pendulum()
+    problem = problems.get("three_r_pendulum")
     integrator = integrators.EventDriven(integrators.RK4())
     files = []
     for name, law in LAWS.items():
@@ -81,11 +84,11 @@ def compute(folder: str | Path, step: float = 1e-4, force: bool = False) -> list
     return files
 
 
-def _data(folder) -> Path:
+def _data(folder: str | Path) -> Path:
     return Path(folder) / "data"
 
 
-def _variables(problem, trajectory) -> dict:
+def _variables(problem: nsdyn.Problem, trajectory: nsdyn.Trajectory) -> dict[str, tuple]:
     """Arrays over time, with two rows at each switching instant: the limits from the left and from the right."""
     events = trajectory.events
     t, q, v, mode = (np.asarray(getattr(trajectory, name)) for name in ("t", "q", "v", "mode"))
@@ -128,7 +131,7 @@ def draw(folder: str | Path) -> list[Path]:
     return [*files, archive.replace(Path(folder) / "captions.txt", lambda path: path.write_text(text, "utf-8"))]
 
 
-def _two_panels(data, left, right):
+def _two_panels(data: Dataset, left: Callable, right: Callable) -> Figure:
     fig, axes = style.figure((1, 2), style.DOUBLE, 2.4)
     for ax, letter, plot in zip(axes, "ab", (left, right), strict=True):
         plot(ax, data)
@@ -140,35 +143,35 @@ def _two_panels(data, left, right):
     return fig
 
 
-def _lines(ax: Axes, data, values, symbol: str):
+def _lines(ax: Axes, data: Dataset, values: np.ndarray, symbol: str) -> None:
     for joint in range(values.shape[1]):
         style.jumping_line(ax, data.t.values, values[:, joint], label=f"${symbol}_{joint + 1}$")
     ax.legend()
 
 
-def _angles(ax, data):
+def _angles(ax: Axes, data: Dataset) -> None:
     _lines(ax, data, data.q.values, "q")
     ax.set_ylabel("joint angle [rad]")
     ax.set_ylim(-5.2, 2.2)  # the same in figures 2 and 3, which are to be compared
 
 
-def _rates(ax, data):
+def _rates(ax: Axes, data: Dataset) -> None:
     _lines(ax, data, data.v.values, r"\dot q")
     ax.set_ylabel("joint rate [rad/s]")
 
 
-def _momenta(ax, data):
+def _momenta(ax: Axes, data: Dataset) -> None:
     _lines(ax, data, data.P.values, "P")
     ax.set_ylabel(r"generalised momentum [kg m$^2$/s]")
 
 
-def _energy(ax, data):
+def _energy(ax: Axes, data: Dataset) -> None:
     style.jumping_line(ax, data.t.values, data.energy.values / 1000)
     ax.set_ylabel("total energy [kJ]")
     ax.set_ylim(0, None)
 
 
-def _figure_1(data, params):
+def _figure_1(data: Dataset, params: dict) -> Figure:
     fig, (ax,) = style.figure((1, 1), style.COLUMN, 3.45)
     shapes = [np.asarray(joints(q, params)) for q in (data.q.values[0], *data.q_lock.values)]
     labels = ("$t = 0$", *(f"$t_{i + 1} = {t:g}$ s" for i, t in enumerate(data.t_lock.values)))
@@ -187,7 +190,7 @@ def _figure_1(data, params):
     return fig
 
 
-def _pendulum(ax: Axes, points, locked, grey: str, zorder: float):
+def _pendulum(ax: Axes, points: np.ndarray, locked: np.ndarray, grey: str, zorder: float) -> None:
     for a, b in pairwise(points):
         length, angle = np.hypot(*(b - a)), np.arctan2(*(b - a)[::-1])
         ends = f"round,pad=0,rounding_size={WIDTH / 2}"
@@ -200,14 +203,14 @@ def _pendulum(ax: Axes, points, locked, grey: str, zorder: float):
         ax.add_patch(Circle(point, 0.055, facecolor=face, edgecolor="black", linewidth=0.7, zorder=6))
 
 
-def _ground(ax: Axes):
+def _ground(ax: Axes) -> None:
     ax.add_patch(Polygon([(0, 0), (-0.22, 0.38), (0.22, 0.38)], facecolor="white", edgecolor="black", linewidth=0.7))
     ax.plot([-0.35, 0.35], [0.38, 0.38], color="black", linestyle="-", linewidth=1.0)
     for x in np.linspace(-0.28, 0.35, 6):
         ax.plot([x, x - 0.09], [0.38, 0.5], color="black", linestyle="-", linewidth=0.5)
 
 
-def _angle_arcs(ax: Axes, points):
+def _angle_arcs(ax: Axes, points: np.ndarray) -> None:
     """q_1 from the horizontal, q_2 and q_3 from the prolonged link before."""
     links = np.diff(points, axis=0)
     angles = np.degrees(np.arctan2(links[:, 1], links[:, 0]))
@@ -217,6 +220,6 @@ def _angle_arcs(ax: Axes, points):
         ax.plot(*np.stack([start, start + 0.75 * along]).T, color=style.GREY, linestyle=(0, (3, 2)), linewidth=0.6)
         ax.add_patch(Arc(start, 1.1, 1.1, theta1=before, theta2=angle, linewidth=0.7, zorder=1))
         beside = np.radians(before + 9)  # between the prolonged line and the link
-        at = start + 0.86 * np.array([np.cos(beside), np.sin(beside)])
-        ax.text(*at, f"$q_{i + 1}$", ha="center", va="center")
+        x, y = start + 0.86 * np.array([np.cos(beside), np.sin(beside)])
+        ax.text(x, y, f"$q_{i + 1}$", ha="center", va="center")
         before = angle

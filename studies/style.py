@@ -3,7 +3,10 @@
 Colours alone never carry meaning: the n-th line has its own colour, line style and marker.
 """
 
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -11,6 +14,7 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 from nsdyn.studies.archive import replace
 
@@ -31,7 +35,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 GREY = "0.45"
 VISIBLE = 0.005  # a jump smaller than this part of the range is not marked
 
-RC = {
+RC: dict[Any, Any] = {
     "font.family": "serif",
     "font.serif": ["STIXGeneral"],  # comes with matplotlib, so figures are the same on all machines
     "mathtext.fontset": "stix",
@@ -61,26 +65,24 @@ RC = {
 }
 
 
-def use():
+def use() -> AbstractContextManager:
     """A context in which matplotlib draws in this style."""
     return mpl.rc_context(RC)
 
 
-def figure(
-    panels: tuple[int, int] = (1, 1), width: float = COLUMN, height: float = 2.4, **options
-) -> tuple[Figure, list[Axes]]:
+def figure(panels: tuple[int, int] = (1, 1), width: float = COLUMN, height: float = 2.4) -> tuple[Figure, list[Axes]]:
     """A figure with rows x columns of axes. It belongs to no window, so drawing needs no display."""
     fig = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(fig)
     return fig, list(fig.subplots(*panels, squeeze=False).flat)
 
 
-def panel(ax: Axes, letter: str):
+def panel(ax: Axes, letter: str) -> None:
     """The letter of a panel, above its left corner."""
     ax.set_title(f"{letter})", loc="left", pad=5)
 
 
-def mark_times(ax: Axes, times, labels=()):
+def mark_times(ax: Axes, times: Iterable[float], labels: Iterable[str] = ()) -> None:
     """Thin vertical lines at the given times, with labels above the axes."""
     for time in times:
         ax.axvline(float(time), color=GREY, linewidth=0.6, linestyle=(0, (2, 2)), zorder=0)
@@ -91,7 +93,7 @@ def mark_times(ax: Axes, times, labels=()):
         )  # fmt: skip
 
 
-def jumping_line(ax: Axes, t, y, **options):
+def jumping_line(ax: Axes, t: ArrayLike, y: ArrayLike, **options: Any) -> None:
     """A line through values with two rows where they jump: open circle for the left limit, filled for the right one."""
     t, y = np.asarray(t, float), np.asarray(y, float)
     left = np.flatnonzero(np.diff(t) == 0)

@@ -60,11 +60,13 @@ def test_modes_that_do_not_meet(v0):
 
 
 def test_tangent_switching_function():
-    refused(track(modes=(flat, flat), switches=(lambda q, p: q[1] + (q[0] - CORNER) ** 3,)), "tangent to the constraint")
+    refused(
+        track(modes=(flat, flat), switches=(lambda q, p: q[1] + (q[0] - CORNER) ** 3,)), "tangent to the constraint"
+    )
 
 
 def test_capture_wants_a_latch():
-    drop = dict(modes=(None, flat), switches=(lambda q, p: -q[1],), q0=(0.0, 1.0))
+    drop = {"modes": (None, flat), "switches": (lambda q, p: -q[1],), "q0": (0.0, 1.0)}
     refused(track(**drop), "Switching(latch=...)", "capture", "mode 1 (flat) itself", "Use latch=True", "mode 0 (free)")
     assert found(track(**drop, latch=True).check(), "ok", "from mode 0 (free) to mode 1 (flat)")
 
@@ -78,8 +80,9 @@ def test_no_switching_point_is_a_note():
 def test_tuple_of_constraints_and_locks():
     more = (Fixed(lambda q, t, p: 0.0 * q[:0]), Scheduled((0.4,), (None, lock(0))))
     assert found(track(more=more).check(), "ok", "from mode 0 (flat) to mode 1 (ramp)")
-    report = track(modes=(flat, (flat, lock(0))), switches=(past_corner,)).check()
-    assert found(report, "ok", "to mode 1 (flat, lock(0))")
+    held = {"modes": (flat, (flat, lock(0))), "switches": (past_corner,)}
+    refused(track(**held), "Switching(latch=...)", "mode 1 (flat, lock(0)) itself")
+    assert found(track(**held, latch=True).check(), "ok", "to mode 1 (flat, lock(0))")
 
 
 def test_velocity_level_rows_count_too():
@@ -138,9 +141,7 @@ POTHOLE = Switching(
         lambda q, p: q[0] - L - GAP,
     ),
 )
-WHEEL = System(
-    lambda q, p: jnp.diag(jnp.array([10.0, 10.0, 0.6125])), lambda q, v, t, p: jnp.array([0.0, -98.1, 0.0])
-)
+WHEEL = System(lambda q, p: jnp.diag(jnp.array([10.0, 10.0, 0.6125])), lambda q, v, t, p: jnp.array([0.0, -98.1, 0.0]))
 
 
 def wheel(shift=0.0, v0=(3.0, 0.0, 3.0 / R)):
@@ -160,7 +161,7 @@ def test_wheel_with_a_wrong_constant_on_the_far_edge():
     refused(wheel(shift=0.01), "of mode 1 (near_edge)", "mode 2 (far_edge) does not hold", "far_edge[1] is 0.01")
 
 
-# Two horn gears: a carrier on circles of radius r around (-r, 0) and (r, 0); it changes over at the origin, moving along +y.
+# Two horn gears: a carrier on circles around (-r, 0) and (r, 0) changes over at the origin, moving along +y.
 
 RADIUS = 0.06
 CARRIER = System(lambda q, p: jnp.diag(jnp.array([0.5, 0.5, 2e-4])), lambda q, v, t, p: jnp.zeros(3))

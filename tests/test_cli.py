@@ -9,10 +9,11 @@ from typer.testing import CliRunner
 
 import nsdyn
 from nsdyn import integrators, laws
-from nsdyn.cli import _built, _integrator, _integrators, _laws, app
+from nsdyn.cli import _integrator, _integrators, _laws, app
 from nsdyn.console import _cache_root, use_cache
 from nsdyn.errors import ProblemError, SimulationError
 from nsdyn.studies import archive, benchmark
+from nsdyn.words import built
 
 
 @pytest.fixture(autouse=True)
@@ -51,11 +52,11 @@ def test_version_and_help():
     ("arguments", "expected"),
     [
         (("run", "three_r_pendulun"), "did you mean 'three_r_pendulum'"),
-        (("run", "three_r_pendulum", "--law", "Restitutio(e=0.5)"), "did you mean Restitution"),
+        (("run", "three_r_pendulum", "--law", "Restitutio(e=0.5)"), "did you mean 'Restitution'"),
         (("run", "three_r_pendulum", "--law", "Restitution(f=0.5)"), "Restitution(f=0.5)"),
         (("run", "three_r_pendulum", "--law", "a b"), "NAME(setting=value"),
         (("run", "three_r_pendulum", "--law", "MuellerTransition(form=wrong)"), "form"),
-        (("run", "three_r_pendulum", "--integrator", "RK5"), "did you mean RK4"),
+        (("run", "three_r_pendulum", "--integrator", "RK5"), "did you mean 'RK4'"),
         (("run", "three_r_pendulum", "--formulation", "wrong"), "formulation"),
         (("run", "three_r_pendulum", "--set", "length=2"), "its parameters are"),
         (("run", "three_r_pendulum", "--set", "m"), "NAME=VALUE"),
@@ -110,11 +111,27 @@ def test_run_shows_and_saves(tmp_path):
     assert picture.stat().st_size > 0
 
 
+def test_sweep_shows_and_saves(tmp_path):
+    out = tmp_path / "sweep.nc"
+    ranges = ("--vary", "m=100:110:2", "--vary", "locks[0]=0.2:0.3:3")
+    options = ("--step", "1e-2", "--t-end", "0.4", "--save-every", 20, "--out", out)
+    result = call("sweep", "three_r_pendulum", *ranges, *options)
+    assert result.exit_code == 0, result.stderr
+    assert re.search(r"^OK +6 ", result.stdout, re.MULTILINE)
+    data, described = archive.read(tmp_path, "sweep")
+    np.testing.assert_allclose(data["param_m"], [100, 100, 100, 110, 110, 110])
+    np.testing.assert_allclose(data["param_locks[0]"], [0.2, 0.25, 0.3] * 2)
+    assert data.q.shape == (6, 3, 3)
+    np.testing.assert_array_equal(data.events, 1)
+    assert described["settings"]["vary"] == ["m=100:110:2", "locks[0]=0.2:0.3:3"]
+    assert np.ptp(data.q[:, -1, 1].values) > 0.1
+
+
 def test_settings_in_words():
-    assert isinstance(_built("law", "zerovelocity", _laws()), laws.ZeroVelocity)
-    assert float(_built("law", "Restitution(0.25)", _laws()).e) == 0.25
-    assert _built("law", "MuellerTransition(form=minimal)", _laws()).form == "minimal"
-    method = _built("integrator", "EventDriven(RK4('projected'), project=False)", _integrators())
+    assert isinstance(built("law", "zerovelocity", _laws()), laws.ZeroVelocity)
+    assert float(built("law", "Restitution(0.25)", _laws()).e) == 0.25
+    assert built("law", "MuellerTransition(form=minimal)", _laws()).form == "minimal"
+    method = built("integrator", "EventDriven(RK4('projected'), project=False)", _integrators())
     assert (method.method.formulation, method.project) == ("projected", False)
     assert isinstance(_integrator("RK4", ""), integrators.EventDriven)
     with pytest.raises(ProblemError):

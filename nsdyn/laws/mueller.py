@@ -58,10 +58,12 @@ def _new(switch: Switch):
 def _redundant(switch: Switch):
     new = _new(switch)
     J1, Y, inverse = linalg.schur(switch.solve, switch.G, switch.kept)
-    N = jnp.eye(switch.v.shape[0]) - linalg.matmul(inverse(Y.T).T, J1)
+    pseudo = inverse(Y.T).T
+    N = jnp.eye(switch.v.shape[0]) - linalg.matmul(pseudo, J1)
+    N = N - linalg.matmul(pseudo, linalg.matmul(J1, N))  # J_1 N = 0 to round-off also where J_1 is badly conditioned
     J2N = linalg.matmul(switch.G, N)
     rhs = -(linalg.matvec(switch.G, switch.v) + switch.gt)
-    return linalg.masked_kkt(switch.solve, J2N, new, linalg.matvec(N.T, switch.U), rhs)  # (2)
+    return linalg.masked_kkt(switch.solve, J2N, new, linalg.matvec(N.T, switch.U), rhs, refinements=1)  # (2)
 
 
 def _minimal(switch: Switch):
@@ -69,7 +71,7 @@ def _minimal(switch: Switch):
     c = complement(switch.G, switch.kept, jnp.ones(switch.v.shape[0], bool))
     reduced = c.F.T @ switch.M @ c.F + jnp.diag(jnp.where(c.dependent, 1.0, 0.0))
     rhs = -(linalg.matvec(switch.G, switch.v) + switch.gt)
-    ds, Lam2 = linalg.masked_kkt(linalg.factor(reduced), switch.G @ c.F, new, c.F.T @ switch.U, rhs)  # (3)
+    ds, Lam2 = linalg.masked_kkt(linalg.factor(reduced), switch.G @ c.F, new, c.F.T @ switch.U, rhs, 1)  # (3)
     return c.F @ ds, Lam2
 
 

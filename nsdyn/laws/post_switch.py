@@ -12,5 +12,5 @@ from nsdyn.law import AbstractLaw, Jump, Switch
 class PostSwitchGradient(AbstractLaw):
     def decide(self, switch: Switch) -> Jump:
         residual = linalg.matvec(switch.G, switch.v) + switch.gt
-        step, Lam = linalg.masked_kkt(switch.solve, switch.G, switch.live, switch.U, -residual)  # (1)
+        step, Lam = linalg.masked_kkt(switch.solve, switch.G, switch.live, switch.U, -residual, refinements=1)  # (1)
         return Jump(switch.v + step, Lam, switch.G)

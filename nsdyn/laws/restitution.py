@@ -20,5 +20,5 @@ class Restitution(AbstractLaw):
     def decide(self, switch: Switch) -> Jump:
         approach = linalg.matvec(switch.G, switch.v) + switch.gt
         change = -(1.0 + jnp.where(switch.kept, 0.0, self.e)) * approach
-        step, Lam = linalg.masked_kkt(switch.solve, switch.G, switch.live, switch.U, change)  # (1)
+        step, Lam = linalg.masked_kkt(switch.solve, switch.G, switch.live, switch.U, change, refinements=1)  # (1)
         return Jump(switch.v + step, Lam, switch.G)

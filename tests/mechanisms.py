@@ -1,0 +1,112 @@
+"""Small mechanisms that several test files share. Functions at module level, so that programs are shared as well."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+import nsdyn
+from nsdyn.problem import as_arrays
+
+_rollout = eqx.filter_jit(nsdyn.rollout)
+
+
+def run(problem, integrator, params=None, q0=None, v0=None, **static):
+    """A compiled rollout; numbers become arrays first, so that a new value does not compile anew."""
+    vector = lambda x: None if x is None else jnp.asarray(x, float)
+    return _rollout(problem, integrator, params=as_arrays(params), q0=vector(q0), v0=vector(v0), **static)
+
+
+def plane_mass(q, p):
+    return p["m"] * jnp.eye(2)
+
+
+def plane_force(q, v, t, p):
+    return jnp.stack([0.0 * p["m"], -p["m"] * p["g"]])
+
+
+def plane_potential(q, p):
+    return p["m"] * p["g"] * q[1]
+
+
+PARTICLE = nsdyn.System(mass=plane_mass, force=plane_force, potential=plane_potential)
+
+
+def level(q, t, p):
+    return q[1]
+
+
+def slope(q, t, p):
+    return q[1] - p["a"] * (q[0] - p["l"])
+
+
+def corner(q, p):
+    return q[0] - p["l"]
+
+
+def track(l=0.5, g=9.81, v0=4.0, t_end=0.4):
+    """A particle on a track that turns upwards at x = l; closed form in `track_exact`."""
+    constraint = nsdyn.Switching(modes=(level, slope), switches=(corner,))
+    params = {"m": 1.0, "g": g, "a": 0.5, "l": l}
+    return nsdyn.Problem("track", PARTICLE, constraint, q0=[0.0, 0.0], v0=[v0, 0.0], t_end=t_end, params=params)
+
+
+def track_exact(t, l=0.5, g=9.81, v0=4.0, a=0.5):
+    """(t_s, q, v) with the post-switch gradient: the speed falls by cos(atan a)."""
+    th, ts = np.arctan(a), l / v0
+    u, tau = v0 * np.cos(th), t - ts
+    along, speed = u * tau - g * np.sin(th) * tau**2 / 2, u - g * np.sin(th) * tau
+    direction = np.array([np.cos(th), np.sin(th)])
+    return ts, np.array([l, 0.0]) + along * direction, speed * direction
+
+
+def swing_mass(q, p):
+    return jnp.diag(jnp.stack([p["m"], 2.0 * p["m"]]))
+
+
+def swing_force(q, v, t, p):
+    return jnp.stack([0.0 * p["m"], -2.0 * p["m"] * p["g"]])
+
+
+SWING = nsdyn.System(mass=swing_mass, force=swing_force)
+
+
+def circle(q, t, p):
+    return 0.5 * (q[0] ** 2 + q[1] ** 2 - 1.0)
+
+
+def peg_circle(q, t, p):
+    return 0.5 * (q[0] ** 2 + (q[1] + 0.5) ** 2 - 0.25)
+
+
+def below_peg(q, p):
+    return -q[0]
+
+
+def pegged_swing():
+    """A Cartesian pendulum with M = diag(1, 2) whose string meets a peg half-way down when it passes the vertical.
+
+    The switch has a velocity-independent place but a time that must be solved for, and nonlinear constraints on both sides.
+    """
+    constraint = nsdyn.Switching(modes=(circle, peg_circle), switches=(below_peg,))
+    params = {"m": 1.0, "g": 9.81}
+    return nsdyn.Problem("pegged_swing", SWING, constraint, q0=[0.8, -0.6], v0=[0.0, 0.0], t_end=0.8, params=params)
+
+
+def ball_mass(q, p):
+    return jnp.eye(1)
+
+
+def ball_force(q, v, t, p):
+    return -jnp.array([9.81])
+
+
+def floor_gap(q, t, p):
+    return q
+
+
+BALL = nsdyn.System(mass=ball_mass, force=ball_force)
+
+
+def ball(rest_speed=1e-3, t_end=5.0):
+    contact = nsdyn.Contact(floor_gap, rest_speed=rest_speed)
+    return nsdyn.Problem("ball", BALL, contact, q0=[1.0], v0=[0.0], t_end=t_end)

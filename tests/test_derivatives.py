@@ -1,0 +1,81 @@
+"""Derivatives of rollouts through switches, against central differences of fourth order."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from mechanisms import pegged_swing
+
+import nsdyn
+from nsdyn import integrators, laws
+from nsdyn.problems.three_r_pendulum import three_r_pendulum
+
+RK4 = integrators.EventDriven(integrators.RK4())
+
+
+def differences(function, x, h=1e-4):
+    columns = []
+    for i in range(x.shape[0]):
+        d = jnp.zeros_like(x).at[i].set(h * max(1.0, abs(float(x[i]))))
+        slope = 8 * (function(x + d) - function(x - d)) - (function(x + 2 * d) - function(x - 2 * d))
+        columns.append(slope / (12 * jnp.sum(d)))
+    return jnp.stack(columns, axis=-1)
+
+
+def close(a, b, tolerance=1e-6):
+    return np.all(np.abs(a - b) <= tolerance * np.maximum(1.0, np.abs(b).max()))
+
+
+def pendulum_end(x, step=5e-3):
+    """End state, second event and its time, from masses, lock times and initial angles."""
+    problem = three_r_pendulum()
+    params = {**problem.params, "m": x[0], "locks": x[1:3]}
+    out = nsdyn.rollout(problem, RK4, step=step, law=laws.MuellerTransition(), params=params, q0=x[3:], save_every=20)
+    return jnp.concatenate([out.q[-1], out.v[-1], out.events.v_after[1], out.events.t[:2], out.energy[-1:] / 1e3])
+
+
+OFF_GRID = jnp.array([108.0, 0.8037, 1.2951, 0.5, 0.55, 0.6])
+ON_GRID = OFF_GRID.at[1:3].set(jnp.array([0.8, 1.3]))
+
+
+@pytest.fixture(scope="module")
+def jacobian():
+    return jax.jit(jax.jacfwd(pendulum_end))
+
+
+def test_masses_angles_and_lock_times_forward(jacobian):
+    assert close(jacobian(OFF_GRID), differences(jax.jit(pendulum_end), OFF_GRID))
+
+
+def test_lock_times_on_the_grid(jacobian):
+    """A tie between a lock time and a grid time must not halve the derivative."""
+    fine = jax.jit(jax.jacfwd(lambda x: pendulum_end(ON_GRID.at[1:3].set(x), 1e-3)))(ON_GRID[1:3])
+    assert close(jacobian(ON_GRID)[:, 1:3], fine, 1e-4)  # the two differ by the error of the coarse grid
+    beside = jacobian(ON_GRID.at[1:3].add(1e-7))[:, 1:3]
+    assert close(jacobian(ON_GRID)[:, 1:3], beside, 1e-4)
+
+
+def test_masses_angles_and_lock_times_reverse(jacobian):
+    weights = jnp.linspace(-1.0, 2.0, 12)
+    gradient = jax.jit(jax.grad(lambda x: jnp.vdot(weights, pendulum_end(x))))(OFF_GRID)
+    assert close(gradient, weights @ jacobian(OFF_GRID), 1e-10)
+
+
+def swing_end(x):
+    problem = pegged_swing()
+    out = nsdyn.rollout(problem, RK4, step=0.01, params={"m": x[0], "g": x[1]}, q0=x[2:4], v0=x[4:])
+    return jnp.concatenate([out.q[-1], out.v[-1], out.events.t[:1], out.events.v_after[0], out.lam[-1]])
+
+
+def test_across_a_state_triggered_switch():
+    """The switching time moves with every parameter; its derivative is part of all others."""
+    x = jnp.array([1.3, 9.81, 0.8, -0.6, 0.06, 0.08])
+    # motions along the circle only: the start must stay consistent
+    along = jnp.array([[1, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0.6, 0.8]], float)
+    end = lambda s: swing_end(x + s @ along)
+    s = jnp.zeros(3)
+    forward = jax.jit(jax.jacfwd(end))(s)
+    assert abs(forward[4, 1]) > 1e-3  # the event time does depend on g
+    assert close(forward, differences(jax.jit(end), s))
+    reverse = jax.jit(jax.grad(lambda s: jnp.sum(end(s))))(s)
+    assert close(reverse, jnp.sum(forward, axis=0), 1e-10)

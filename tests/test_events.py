@@ -1,0 +1,145 @@
+"""Event location and what follows it: grids, several switches in a step, statuses instead of wrong trajectories."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from mechanisms import BALL, PARTICLE, ball, floor_gap, run, track, track_exact
+
+import nsdyn
+from nsdyn import Status, integrators, laws
+
+RK4 = integrators.EventDriven(integrators.RK4())
+
+
+@pytest.mark.parametrize("l", [0.5, 0.52, 0.0401, 1.2])
+def test_track_equals_the_closed_form(l):
+    """Switch inside a step (0.5), on a grid point (0.52 and 1.2), early."""
+    problem = track()
+    out = run(problem, RK4, step=1e-2, params={**problem.params, "l": l})
+    ts, q, v = track_exact(0.4, l)
+    assert int(out.status) == 0 and int(out.events.count) == 1
+    assert abs(float(out.events.t[0]) - ts) < 4e-16 * max(1.0, 1 / ts)
+    assert np.allclose(out.q[-1], q, rtol=0, atol=1e-14) and np.allclose(out.v[-1], v, rtol=0, atol=1e-14)
+
+
+def test_a_row_at_a_switching_instant_holds_the_state_after():
+    problem = track()
+    out = run(problem, RK4, step=1e-2, params={**problem.params, "l": 0.52})
+    assert np.allclose(out.v[12], [4, 0]) and np.allclose(out.v[13], [3.2, 1.6], atol=1e-13)
+    assert (int(out.mode[12]), int(out.mode[13])) == (0, 1)
+
+
+def dipping(q, p):
+    return p["depth"] - (q[0] - 0.55) ** 2
+
+
+def free_force(q, v, t, p):
+    return jnp.zeros(1)
+
+
+def unit_mass(q, p):
+    return jnp.eye(1)
+
+
+def test_two_crossings_in_one_step():
+    """z > 0 only for a moment between grid points, down to a 250th of the step."""
+    free = nsdyn.System(mass=unit_mass, force=free_force)
+    constraint = nsdyn.Switching(modes=(None, None), switches=(dipping,))
+    problem = nsdyn.Problem("dip", free, constraint, q0=[0.0], v0=[1.0], t_end=1.0, params={"depth": 1e-2})
+    for depth in (1e-2, 1e-4, 2.5e-7):
+        out = run(problem, RK4, step=0.25, params={"depth": depth})
+        assert int(out.status) == 0 and int(out.events.count) == 2
+        assert np.allclose(out.events.t[:2], 0.55 + np.sqrt(depth) * np.array([-1, 1]), rtol=0, atol=1e-12)
+        assert np.asarray(out.events.mode_after[:2]).tolist() == [1, 0]
+    assert int(run(problem, RK4, step=0.25, params={"depth": -1e-6}).events.count) == 0
+
+
+def test_ball_comes_to_rest_through_its_accumulation_point():
+    e = 0.8
+    out = run(ball(), RK4, step=1e-2, law=laws.Restitution(e))
+    n = int(out.events.count)
+    fall = np.sqrt(2 / 9.81)
+    exact = fall * (1 + 2 * np.concatenate([[0], np.cumsum(e ** np.arange(1, n))]))
+    assert int(out.status) == 0 and n > 30
+    assert np.abs(np.asarray(out.events.t[:n]) - exact).max() < 1e-12
+    assert np.asarray(out.events.mode_after[: n - 1]).tolist() == [0] * (n - 1) and int(out.events.mode_after[n - 1]) == 1
+    assert float(out.q[-1, 0]) == 0.0 and float(out.v[-1, 0]) == 0.0
+    assert np.isclose(float(out.lam[-1, 0]), -9.81)  # the floor presses upwards
+    assert np.asarray(out.q).min() > -1e-12
+
+
+@pytest.mark.parametrize(
+    ("start", "count"), [(([0.0], [3.0]), 12), (([0.0], [-3.0]), 12), (([0.0], [0.0]), 0)], ids=["up", "down", "rest"]
+)
+def test_starts_on_the_floor(start, count):
+    q0, v0 = start
+    out = run(ball(), RK4, step=1e-2, law=laws.Restitution(0.5), q0=q0, v0=v0)
+    assert int(out.status) == 0 and int(out.events.count) == count and abs(float(out.q[-1, 0])) < 1e-15
+
+
+def test_endless_bouncing_is_a_status():
+    endless = ball(rest_speed=0.0)
+    out = run(endless, RK4, step=1e-2, law=laws.Restitution(0.5))
+    assert int(out.status) == Status.TOO_MANY_SWITCHES
+    assert abs(float(out.t_stop) - 3 * np.sqrt(2 / 9.81)) < 1e-2
+    assert np.all(np.isnan(out.q[-1])) and np.all(np.isfinite(out.q[: int(1.3 / 1e-2)]))
+
+
+def test_a_full_log_is_a_status_and_an_exactly_full_one_is_not():
+    """With e = 0.1 there are 4 impacts to rest, with e = 0.8 more than 30."""
+    out = run(ball(), RK4, step=1e-2, law=laws.Restitution(0.8), max_events=4)
+    assert int(out.status) == Status.LOG_FULL and int(out.events.count) == 4
+    out = run(ball(), RK4, step=1e-2, law=laws.Restitution(0.1), max_events=4)
+    assert int(out.status) == 0 and int(out.events.count) == 4 and abs(float(out.q[-1, 0])) < 1e-15
+
+
+def test_a_start_beyond_a_guard_is_a_status():
+    assert int(run(ball(), RK4, step=1e-2, law=laws.Restitution(0.5), q0=[-1.0], v0=[0.0]).status) == Status.GUARD_NEGATIVE
+
+
+def lean_corner(q, p):
+    return q[0] - p["l"] - 2 * q[1]
+
+
+def test_a_velocity_that_leads_straight_back_is_a_status():
+    """z falls again along the new track: Z v+ < 0."""
+    constraint = nsdyn.Switching(modes=track().constraint[0].blocks.modes, switches=(lean_corner,))
+    problem = nsdyn.Problem(
+        "back", PARTICLE, constraint, q0=[0.0, 0.0], v0=[4.0, 0.0], t_end=0.4, params={"m": 1.0, "g": 0.0, "a": 1.0, "l": 0.5}
+    )
+    out = run(problem, RK4, step=1e-2)
+    assert int(out.status) == Status.LEADS_BACK and abs(float(out.t_stop) - 0.125) < 1e-2
+    with pytest.raises(nsdyn.SimulationError, match=r"t = 0\.12.*mode 0|straight back"):
+        nsdyn.simulate(problem, RK4, step=1e-2, check=False)
+
+
+def rising_floor(q, t, p):
+    return q - 0.1 * jnp.sin(3.0 * t)
+
+
+def test_a_moving_floor_throws_and_catches():
+    """A rheonomic contact: resting on it until it falls away faster than gravity would need."""
+    contact = nsdyn.Contact(lambda q, t, p: rising_floor(q, t, p))
+    problem = nsdyn.Problem("floor", BALL, contact, q0=[0.0], v0=[0.3], t_end=2.0)
+    out = run(problem, RK4, step=1e-2, law=laws.PostSwitchGradient())
+    assert int(out.status) == 0 and int(out.events.count) == 0  # 0.9 m/s^2 < g: never leaves
+    assert np.abs(np.asarray(out.q[:, 0]) - 0.1 * np.sin(3 * np.asarray(out.t))).max() < 1e-12
+    assert np.abs(np.asarray(out.lam[:, 0]) + 9.81 - 0.9 * np.sin(3 * np.asarray(out.t))).max() < 1e-9
+
+
+def test_simultaneous_impacts_are_one_event():
+    two = nsdyn.System(mass=lambda q, p: jnp.diag(jnp.array([1.0, 3.0])), force=lambda q, v, t, p: -9.81 * jnp.array([1.0, 3.0]))
+    problem = nsdyn.Problem("two", two, nsdyn.Contact(floor_gap), q0=[1.0, 1.0], v0=[0.0, 0.0], t_end=0.6)
+    out = run(problem, RK4, step=1e-2, law=laws.Restitution(0.5))
+    assert int(out.events.count) == 1
+    speed = np.sqrt(2 * 9.81)
+    assert np.allclose(out.events.v_after[0], 0.5 * speed) and np.allclose(out.events.Lam[0], [-1.5 * speed, -4.5 * speed])
+
+
+def test_last_step_is_shortened_and_rows_are_thinned():
+    out = run(track(), RK4, step=0.03, save_every=4)
+    assert np.allclose(out.t, [0.0, 0.12, 0.24, 0.36, 0.4], rtol=0, atol=1e-15)
+    _, q, _ = track_exact(0.4)
+    assert np.allclose(out.q[-1], q, rtol=0, atol=1e-13)
+    whole = run(track(), RK4, step=0.03, save_every=20)
+    assert np.allclose(whole.t, [0.0, 0.4]) and np.allclose(whole.q[-1], q, rtol=0, atol=1e-13)

@@ -1,0 +1,182 @@
+"""Impulse laws against each other and against what every law must satisfy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nsdyn
+from nsdyn import laws
+
+N, PERSISTENT, NEW = 5, 2, 2
+FORMS = ("lagrange", "redundant", "minimal")
+
+
+def well_conditioned(rng, rows, columns, condition):
+    """A random matrix with singular values between 1 and `condition`."""
+    u, _ = np.linalg.qr(rng.standard_normal((rows, rows)))
+    v, _ = np.linalg.qr(rng.standard_normal((columns, columns)))
+    k = min(rows, columns)
+    s = np.exp(rng.uniform(0, np.log(condition), k))
+    return u[:, :k] * s @ v[:k]
+
+
+def random_switch(seed, condition=100.0):
+    """SPD M, J_1, J_2 of full rank together, v- on J_1, and an applied impulse."""
+    rng = np.random.default_rng(seed)
+    root = well_conditioned(rng, N, N, np.sqrt(condition))
+    J = well_conditioned(rng, PERSISTENT + NEW, N, condition)
+    J1 = J[:PERSISTENT]
+    v = rng.standard_normal(N)
+    v = v - np.linalg.pinv(J1) @ (J1 @ v)
+    return root @ root.T, J1, J, v, rng.standard_normal(N)
+
+
+def compiled(law):
+    return jax.jit(lambda *args: law.jump(*args))
+
+
+jump = {form: compiled(laws.MuellerTransition(form)) for form in FORMS}
+post_switch = compiled(laws.PostSwitchGradient())
+bounce = compiled(laws.Restitution(0.3))
+seeds = st.integers(0, 2**32 - 1)
+
+
+def exact_jump(M, J, v, U):
+    """(22) with residuals in extended precision."""
+    A = np.block([[M, J.T], [J, np.zeros((len(J), len(J)))]])
+    b = np.concatenate([U, -J @ v])
+    x = np.linalg.solve(A, b).astype(np.longdouble)
+    for _ in range(3):
+        x = x + np.linalg.solve(A, (b - A.astype(np.longdouble) @ x).astype(float))
+    return x[:N].astype(float), x[N:].astype(float)
+
+
+@given(seeds)
+def test_three_forms_of_the_transition_agree(seed):
+    M, J1, J, v, U = random_switch(seed)
+    dv, Lam = exact_jump(M, J, v, U)
+    for form in FORMS:
+        answer = jump[form](M, J1, J, v, None, U)
+        error = np.linalg.norm(np.asarray(answer.v_after) - v - dv)
+        assert error < 1e-12 * np.linalg.norm(dv), (form, error / np.linalg.norm(dv))
+        assert np.allclose(answer.Lam, Lam, rtol=0, atol=1e-10 * np.abs(Lam).max()), form
+
+
+@given(seeds)
+def test_momentum_balance_and_constraints_hold(seed):
+    M, J1, J, v, U = random_switch(seed)
+    for e, law in ((0.0, jump["redundant"]), (0.0, post_switch), (0.3, bounce)):
+        out = law(M, J1, J, v, None, U)
+        balance = M @ (np.asarray(out.v_after) - v) + np.asarray(out.direction).T @ np.asarray(out.Lam) - U
+        assert np.abs(balance).max() < 1e-9 * (1 + np.abs(M).max())
+        rates = J @ np.asarray(out.v_after)
+        wanted = np.concatenate([np.zeros(PERSISTENT), -e * (J[PERSISTENT:] @ v)])
+        assert np.abs(rates - wanted).max() < 1e-9 * (1 + np.abs(J @ v).max())
+
+
+@given(seeds)
+def test_an_ideal_transition_never_gains_energy(seed):
+    M, J1, J, v, _ = random_switch(seed)
+    after = np.asarray(post_switch(M, J1, J, v).v_after)
+    assert after @ M @ after <= v @ M @ v * (1 + 1e-12)
+
+
+@given(seeds)
+def test_rheonomic_rows(seed):
+    M, J1, J, v, U = random_switch(seed)
+    gt = np.random.default_rng(seed + 1).standard_normal(4)
+    v = v - np.linalg.pinv(J1) @ gt[:PERSISTENT]
+    answers = [jump[form](M, J1, J, v, gt, U).v_after for form in FORMS]
+    for after in answers:
+        assert np.abs(J @ np.asarray(after) + gt).max() < 1e-9 * (1 + np.abs(J).max())
+        assert np.allclose(after, answers[0], rtol=0, atol=1e-10 * np.abs(answers[0]).max())
+
+
+@given(seeds)
+def test_dead_rows_change_nothing_and_answer_zero(seed):
+    M, J1, J, v, U = random_switch(seed)
+    junk = np.random.default_rng(seed + 2).standard_normal((2, N))
+    padded_before = np.vstack([J1, junk, junk])
+    padded_after = np.vstack([J, junk])
+    on_before = np.array([True] * 2 + [False] * 4)
+    on_after = np.array([True] * 4 + [False] * 2)
+    for form in FORMS:
+        plain = jump[form](M, J1, J, v, None, U)
+        masked = jump[form](M, padded_before, padded_after, v, None, U, on_before, on_after)
+        assert np.linalg.norm(masked.v_after - plain.v_after) < 1e-12 * np.linalg.norm(plain.v_after - v), form
+        assert np.all(np.asarray(masked.Lam)[4:] == 0) and np.all(np.asarray(masked.direction)[4:] == 0)
+
+
+@given(seeds)
+def test_release_leaves_velocities_unchanged(seed):
+    M, _, J, v, _ = random_switch(seed)
+    v = v - np.linalg.pinv(J) @ (J @ v)
+    out = jump["lagrange"](M, J, J[:1], v)
+    assert np.abs(np.asarray(out.v_after) - v).max() < 1e-13 * (1 + np.abs(v).max())
+    assert np.abs(out.Lam).max() < 1e-11 * np.abs(M).max()
+
+
+def test_without_rows_only_the_applied_impulse_acts():
+    M = np.diag([1.0, 2.0])
+    out = laws.MuellerTransition().jump(M, np.zeros((0, 2)), np.zeros((0, 2)), [1.0, 1.0], None, [1.0, 1.0])
+    assert np.allclose(out.v_after, [2.0, 1.5]) and out.Lam.shape == (0,)
+
+
+def test_zero_velocity_zeroes_the_locked_rate_only():
+    M, *_ = random_switch(3)
+    v = np.arange(1.0, N + 1)
+    out = laws.ZeroVelocity().jump(M, np.zeros((0, N)), np.eye(N)[[1]], v)
+    assert np.allclose(out.v_after, [1, 0, 3, 4, 5], atol=1e-15)
+    balance = M @ (np.asarray(out.v_after) - v) + np.asarray(out.direction).T @ np.asarray(out.Lam)
+    assert np.abs(balance).max() < 1e-12
+    momentum = M @ np.asarray(out.v_after) - M @ v
+    assert np.abs(np.delete(momentum, 1)).max() > 1e-3  # what makes it inconsistent
+
+
+def test_momenta_of_free_coordinates_are_kept_by_a_lock():
+    M, *_ = random_switch(4)
+    v = np.arange(1.0, N + 1)
+    out = laws.MuellerTransition().jump(M, np.zeros((0, N)), np.eye(N)[[1, 3]], v)
+    change = M @ (np.asarray(out.v_after) - v)
+    assert np.abs(np.delete(change, [1, 3])).max() < 1e-12 * np.abs(M @ v).max()
+
+
+def test_dependent_rows_give_the_same_velocity():
+    M, J1, J, v, _ = random_switch(5)
+    doubled = np.vstack([J, J[:1], J[1:2] - 2 * J[2:3]])
+    out = laws.PostSwitchGradient().jump(M, J1, J, v)
+    for rows in (doubled, doubled[::-1]):
+        same = laws.PostSwitchGradient().jump(M, J1, rows, v)
+        assert np.allclose(same.v_after, out.v_after, rtol=0, atol=1e-9)
+
+
+def test_jump_is_differentiable_and_batches():
+    M, J1, J, v, U = (jnp.asarray(x) for x in random_switch(6))
+    for form in FORMS:
+        law = laws.MuellerTransition(form)
+        after = lambda v, law=law: law.jump(M, J1, J, v, None, U).v_after
+        assert np.allclose(jax.jacfwd(after)(v), jax.jacrev(after)(v), atol=1e-12)
+        batch = jnp.stack([v, 2 * v])
+        assert np.allclose(jax.vmap(after)(batch)[1], after(2 * v), atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ((np.eye(3), np.zeros((0, 2)), np.zeros((1, 2)), [1.0, 2.0]), r"M=.*\(3, 3\)"),
+        ((np.eye(2), np.zeros((0, 2)), np.zeros((1, 3)), [1.0, 2.0]), r"G_after=.*\(1, 3\)"),
+        ((np.eye(2), np.zeros((0, 2)), np.zeros((1, 2)), [[1.0, 2.0]]), "v_before=.*vector"),
+        ((np.eye(2), np.zeros((0, 2)), np.zeros((1, 2)), [1.0, 2.0], [1.0, 2.0]), "gt_after"),
+    ],
+)
+def test_wrong_shapes_are_named(arguments, found):
+    with pytest.raises(nsdyn.ProblemError, match=found):
+        laws.PostSwitchGradient().jump(*arguments)
+
+
+def test_unknown_form():
+    with pytest.raises(nsdyn.ProblemError, match=r"form=.*reduced"):
+        laws.MuellerTransition("reduced")

@@ -1,0 +1,89 @@
+"""Observed orders of event-driven RK4 across switches, against references that share no code with nsdyn."""
+
+import numpy as np
+import pytest
+from mechanisms import pegged_swing
+from references.three_r import solve
+from scipy.integrate import solve_ivp
+
+import nsdyn
+from nsdyn import integrators, laws
+from nsdyn.problems.three_r_pendulum import three_r_pendulum
+
+RK4 = integrators.EventDriven(integrators.RK4())
+
+
+def order(errors, ratio=2.0):
+    return np.log(errors[0] / errors[1]) / np.log(ratio)
+
+
+@pytest.fixture(scope="module")
+def pendulum_runs():
+    # 0.8 and 1.3 s are grid points of one grid and not of the other
+    steps = (1 / 190, 1 / 380)
+    return {h: nsdyn.simulate(three_r_pendulum(), RK4, step=h, law=laws.MuellerTransition()) for h in steps}
+
+
+def test_three_r_pendulum_across_both_locks(pendulum_runs):
+    reference = solve()
+    q, v = reference.at(2.0)
+    errors_q = [np.abs(run.q[-1] - q).max() for run in pendulum_runs.values()]
+    errors_v = [np.abs(run.v[-1] - v).max() for run in pendulum_runs.values()]
+    assert errors_q[1] < 1e-5
+    assert order(errors_q) >= 3.9 and order(errors_v) >= 3.9, (errors_q, errors_v)
+
+
+def test_the_velocities_at_the_locks(pendulum_runs):
+    reference = solve()
+    runs = list(pendulum_runs.values())
+    assert np.allclose(runs[1].events.t, [0.8, 1.3], rtol=0, atol=1e-15)
+    for k, (_, q, before, after) in enumerate(reference.events):
+        for name, exact in (("q", q), ("v_before", before), ("v_after", after)):
+            errors = [np.abs(getattr(run.events, name)[k] - exact).max() for run in runs]
+            assert order(errors) >= 3.8, (k, name, errors)
+
+
+def swing_reference(t_end):
+    """The pegged swing in its angle: theta from the vertical about the current centre, string length L.
+
+    T = 1/2 (m cos^2 + 2 m sin^2) L^2 w^2, V = -2 m g L cos(theta) + const. At the vertical only the x-velocity exists, which
+    both circles allow: no jump of v, but of w by the ratio of the lengths.
+    """
+
+    def swing(length):
+        def rate(_, y):
+            th, w = y
+            inertia = np.cos(th) ** 2 + 2 * np.sin(th) ** 2
+            # d/dt(inertia w) = w^2/2 d(inertia)/dth - 2 g/L sin th
+            return [w, (-0.5 * w**2 * np.sin(2 * th) - 2 * 9.81 / length * np.sin(th)) / inertia]
+
+        return rate
+
+    vertical = lambda _, y: y[0]
+    vertical.terminal = True
+    settings = {"method": "DOP853", "rtol": 1e-13, "atol": 1e-14}
+    first = solve_ivp(swing(1.0), (0, t_end), [np.arctan2(0.8, 0.6), 0.0], events=vertical, **settings)
+    t_switch, w = first.t_events[0][0], first.y_events[0][0][1]
+    second = solve_ivp(swing(0.5), (t_switch, t_end), [0.0, 2 * w], **settings)
+    th, w = second.y[:, -1]
+    q = np.array([0.5 * np.sin(th), -0.5 - 0.5 * np.cos(th)])
+    return t_switch, q, 0.5 * w * np.array([np.cos(th), np.sin(th)])
+
+
+def test_state_triggered_switch_with_gravity():
+    """Order 4 in q, v and in the switching time, which has to be solved for."""
+    problem = pegged_swing()
+    t_switch, q, v = swing_reference(problem.t_end)
+    runs = [nsdyn.simulate(problem, RK4, step=h) for h in (0.01, 0.005)]
+    assert [len(run.events) for run in runs] == [1, 1]
+    for name, errors in {
+        "time": [abs(run.events.t[0] - t_switch) for run in runs],
+        "q": [np.abs(run.q[-1] - q).max() for run in runs],
+        "v": [np.abs(run.v[-1] - v).max() for run in runs],
+    }.items():
+        assert order(errors) >= 3.9, (name, errors)
+        assert errors[1] < 1e-6, (name, errors)
+    # on the manifold of the new mode at both levels, by projection
+    x, y = runs[1].q[-1]
+    assert abs(x**2 + (y + 0.5) ** 2 - 0.25) < 1e-14
+    assert abs(x * runs[1].v[-1][0] + (y + 0.5) * runs[1].v[-1][1]) < 1e-14
