@@ -14,6 +14,7 @@ class Status(IntEnum):
     NO_MODE = 7
     DO_NOT_MEET = 8
     NOT_CONVERGED = 9
+    LAW_VIOLATES = 10
 
 
 MESSAGES = {
@@ -37,6 +38,10 @@ MESSAGES = {
     Status.DO_NOT_MEET: (
         "the constraints of the new mode are not satisfied at the switching point (g+ != 0 where z = 0). "
         "Look at problem.check()"
+    ),
+    Status.LAW_VIOLATES: (
+        "the velocity that the law gave after a switch violates the new constraints (G+ v+ != -g_t+). Restitution with e > 0 "
+        "suits Contact, which opens again; for locks and switching constraints choose another law"
     ),
     Status.NOT_CONVERGED: "the Newton iteration of a step did not converge. Try a smaller step",
 }

@@ -27,7 +27,7 @@ from nsdyn.rollout import MAX_EVENTS, Events, Rollout, rollout, settings
 from nsdyn.simulate import as_floats, check_names, options, refuse_tracers, strong, structure
 from nsdyn.status import MESSAGES, Status
 
-CHUNK = 64  # trajectories at most in one chunk
+CHUNK = 32  # trajectories at most in one chunk
 WORTH_A_THREAD = 16  # fewer trajectories than these are not split between cores
 WORK = 4  # bytes in use while a chunk runs, for each byte of its results
 PROGRAMS = 32  # compiled programs kept

@@ -16,6 +16,7 @@ from nsdyn.model import Model, Point, project_velocity
 from nsdyn.status import Status
 
 MEET = 1e-6
+OBEY = 1e-6
 
 
 def switch(model: Model, point: Point, fired, law: AbstractLaw, p) -> tuple[Point, Record, jnp.ndarray]:
@@ -59,4 +60,9 @@ def _status(model, point, p):
     gap = jnp.where(live, model.rows(point.q, point.t, p, point.mode, point.held), 0.0)
     meets = jnp.max(jnp.abs(gap), initial=0.0) <= MEET * jnp.maximum(1.0, jnp.max(jnp.abs(point.q)))
     lost = jnp.any(point.mode == NO_MODE)
-    return jnp.where(lost, Status.NO_MODE, jnp.where(meets, Status.OK, Status.DO_NOT_MEET))
+    G = model.jacobian(point.q, point.v, point.t, p, point.mode, point.held)
+    psi = model.psi(point.q, point.v, point.t, p, point.mode, point.held)
+    allowed = OBEY * (jnp.abs(G) @ jnp.abs(point.v) + jnp.max(jnp.abs(point.v)))
+    obeys = jnp.all(~live | (jnp.abs(psi) <= allowed))
+    code = jnp.where(obeys, Status.OK, Status.LAW_VIOLATES)
+    return jnp.where(lost, Status.NO_MODE, jnp.where(meets, code, Status.DO_NOT_MEET))

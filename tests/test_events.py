@@ -113,6 +113,14 @@ def test_a_velocity_that_leads_straight_back_is_a_status():
         nsdyn.simulate(problem, RK4, step=1e-2, check=False)
 
 
+def test_a_law_that_leaves_a_lock_moving_is_a_status():
+    """Restitution belongs to contacts; on a lock the joint would go on turning."""
+    problem = track()
+    out = run(problem, RK4, step=1e-2, law=laws.Restitution(0.5))
+    assert int(out.status) == Status.LAW_VIOLATES
+    assert int(run(problem, RK4, step=1e-2, law=laws.Restitution(0.0)).status) == 0
+
+
 def rising_floor(q, t, p):
     return q - 0.1 * jnp.sin(3.0 * t)
 
