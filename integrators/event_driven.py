@@ -44,7 +44,7 @@ class Attempt(NamedTuple):
     back: jax.Array
 
 
-class Plan(NamedTuple):
+class Plan(eqx.Module):
     """The switches inside one step, for replaying it."""
 
     events: Event
@@ -61,7 +61,9 @@ class EventDriven(AbstractIntegrator):
 
     def __check_init__(self):
         if not isinstance(self.method, AbstractSmoothMethod):
-            raise ProblemError(f"EventDriven(method=...): expected a smooth method such as RK4(), found {self.method!r}")
+            raise ProblemError(
+                f"EventDriven(method=...): expected a smooth method such as RK4(), found {self.method!r}"
+            )
         if self.max_switches < 1:
             raise ProblemError(f"EventDriven(max_switches=...): expected at least 1, found {self.max_switches}")
 
@@ -102,9 +104,7 @@ class EventDriven(AbstractIntegrator):
 def _guard_rates(model, state, p):
     """d/dt of the guards along the motion; multipliers count as constant."""
     point = state.point
-    guards = lambda q, v, t: model.guards(
-        eqx.tree_at(lambda x: (x.q, x.v, x.t), point, (q, v, t)), state.memory.lam, p
-    )
+    guards = lambda q, v, t: model.guards(eqx.tree_at(lambda x: (x.q, x.v, x.t), point, (q, v, t)), state.memory.lam, p)
     qdot = model.system.rate(point.q, point.v, p)
     return jax.jvp(guards, (point.q, point.v, point.t), (qdot, state.memory.a, jnp.ones_like(point.t)))[1]
 

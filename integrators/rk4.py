@@ -29,7 +29,9 @@ class RK4(AbstractSmoothMethod):
 
     def __check_init__(self):
         if self.formulation not in FORMULATIONS:
-            raise ProblemError(f"RK4(formulation=...): expected one of {tuple(FORMULATIONS)}, found {self.formulation!r}")
+            raise ProblemError(
+                f"RK4(formulation=...): expected one of {tuple(FORMULATIONS)}, found {self.formulation!r}"
+            )
 
     def _slope(self, model: Model, point: Point, p, dependent) -> Slope:
         return FORMULATIONS[self.formulation](model, point, p, dependent)

@@ -91,7 +91,9 @@ class Blocks(eqx.Module):
         return jnp.ravel(item(q, t, p))
 
     def sizes(self, q, t, p) -> dict:
-        size = lambda item: jax.eval_shape(lambda q, t, p: self._value(item, q, t, p, self.hold(q, t, p)), q, t, p).shape[0]
+        size = lambda item: jax.eval_shape(
+            lambda q, t, p: self._value(item, q, t, p, self.hold(q, t, p)), q, t, p
+        ).shape[0]
         return {item: size(item) for item in self.items}
 
     def _layout(self, q, t, p):
@@ -104,7 +106,9 @@ class Blocks(eqx.Module):
         """Which rows are live in which mode, shape (modes, m)."""
         sizes, largest, union = self._layout(q, t, p)
         if union:
-            return np.array([[item in mode for item in self.items for _ in range(sizes[item])] for mode in self.modes], bool)
+            return np.array(
+                [[item in mode for item in self.items for _ in range(sizes[item])] for mode in self.modes], bool
+            )
         return np.array([np.arange(largest) < sum(sizes[item] for item in mode) for mode in self.modes], bool)
 
     def rows(self, q, t, p, mode, held):

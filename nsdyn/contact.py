@@ -1,9 +1,9 @@
 """`Contact`: one-sided constraints gap(q, t, p) >= 0 that close, rest and open. Mode 0 is open, 1 is closed, one per gap.
 
-    open:    falls through gap = 0  ->  closed, with the impact law                            (1)
-    impact:  gap rate after the law above the rest speed  ->  open again (it bounced)           (2)
-             otherwise closed, and the rate is made zero
-    closed:  M v' + G^T lam = f, so -lam is the pressing force; falls through -lam = 0  ->  open (3)
+open:    falls through gap = 0  ->  closed, with the impact law                            (1)
+impact:  gap rate after the law above the rest speed  ->  open again (it bounced)           (2)
+         otherwise closed, and the rate is made zero
+closed:  M v' + G^T lam = f, so -lam is the pressing force; falls through -lam = 0  ->  open (3)
 """
 
 from collections.abc import Callable

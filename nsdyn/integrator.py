@@ -37,10 +37,12 @@ class State(eqx.Module):
     def stopped(self, failed, code, point: Point) -> "State":
         """The state with a failure noted, unless there was one before."""
         first = failed & (self.status == Status.OK)
-        note = (code, point.t, point.mode)
-        kept = (self.status, self.t_stop, self.mode_stop)
-        note = tuple(jnp.where(first, new, old) for new, old in zip(note, kept, strict=True))
-        return eqx.tree_at(lambda x: (x.status, x.t_stop, x.mode_stop), self, note)
+        noted = (
+            jnp.where(first, code, self.status),
+            jnp.where(first, point.t, self.t_stop),
+            jnp.where(first, point.mode, self.mode_stop),
+        )
+        return eqx.tree_at(lambda x: (x.status, x.t_stop, x.mode_stop), self, noted)
 
 
 class AbstractIntegrator(eqx.Module):

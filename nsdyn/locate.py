@@ -9,8 +9,8 @@ of the method. If another guard turns out to have crossed before the one located
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -26,7 +26,7 @@ ACCEPTED = 1e-10
 REACH = 0.25  # Newton may leave its start by this part of the step
 
 
-class Event(NamedTuple):
+class Event(eqx.Module):
     """A located switch: the fraction of the step, the guard that sets the time, all guards that fired, and how the step map
     and that guard change with theta there."""
 
@@ -95,6 +95,12 @@ def locate(model: Model, start: State, end: State, h, p, hit, flow: Callable) ->
     still = jax.tree.map(jnp.zeros_like, x)
     at_start = Event(jnp.zeros(()), jnp.argmax(immediate), immediate, at_once, still, jnp.zeros(()))
     first = jnp.argmin(guess)
-    carry = (jnp.minimum(guess[first], 1.0), first, jnp.zeros((), int), at_once | ~jnp.any(hit))
-    carry = jax.lax.while_loop(lambda c: ~c[3] & (c[2] < ITERATIONS), newton, (*carry, (at_start, (x, start.guard))))
-    return carry[-1]
+    begin = (
+        jnp.minimum(guess[first], 1.0),
+        first,
+        jnp.zeros((), int),
+        at_once | ~jnp.any(hit),
+        (at_start, (x, start.guard)),
+    )
+    *_, found = jax.lax.while_loop(lambda c: ~c[3] & (c[2] < ITERATIONS), newton, begin)
+    return found

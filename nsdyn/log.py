@@ -28,7 +28,9 @@ class Log(eqx.Module):
     @staticmethod
     def empty(record: Record, capacity: int) -> "Log":
         """A log for records of the shapes of `record` (arrays or shape structs)."""
-        blank = lambda x: jnp.full((capacity, *x.shape), jnp.nan if jnp.issubdtype(x.dtype, jnp.inexact) else -1, x.dtype)
+        blank = lambda x: jnp.full(
+            (capacity, *x.shape), jnp.nan if jnp.issubdtype(x.dtype, jnp.inexact) else -1, x.dtype
+        )
         return Log(jax.tree.map(blank, record), jnp.zeros((), int))
 
     @property

@@ -83,7 +83,9 @@ def march(integrator: AbstractIntegrator, model: Model, state: State, log: Log, 
         first, last = first_last
         state, log = carry
         k = jnp.minimum(first + jnp.arange(1, length + 1), last)
-        out = with_replay(_fast, _planned, _replay, (integrator, model, state, log, grid.time(k), law, p), (padded, every))
+        out = with_replay(
+            _fast, _planned, _replay, (integrator, model, state, log, grid.time(k), law, p), (padded, every)
+        )
         state, log, rows = out
         state = _checked(state)
         return (state, log), rows
@@ -98,7 +100,9 @@ def march(integrator: AbstractIntegrator, model: Model, state: State, log: Log, 
 
     carry, rows = jax.lax.scan(group, (state, log), jnp.arange(groups))
     count = len(grid.saved)
-    join = lambda first, rest: jnp.concatenate([first[None], rest.reshape(rest.shape[0] * rest.shape[1], *rest.shape[2:])])[:count]
+    join = lambda first, rest: jnp.concatenate(
+        [first[None], rest.reshape(rest.shape[0] * rest.shape[1], *rest.shape[2:])]
+    )[:count]
     return carry, jax.tree.map(join, _row(state), rows)
 
 

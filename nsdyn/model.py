@@ -143,7 +143,9 @@ class Model(eqx.Module):
         """The same point in the mode that follows; the parts that fired hold anew."""
         qdot = self.system.rate(point.q, point.v, p)
         modes, held = [], []
-        for (part, mode, kept), share in zip(self._each(point.mode, point.held), _split(fired, self.widths), strict=True):
+        for (part, mode, kept), share in zip(
+            self._each(point.mode, point.held), _split(fired, self.widths), strict=True
+        ):
             any_fired = jnp.any(share)
             new = part.after(share, point.q, qdot, point.v, point.t, p, mode)
             modes.append(jnp.where(any_fired, new, mode))

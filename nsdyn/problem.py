@@ -80,6 +80,6 @@ def _vector(name, value):
 def _time(name, value) -> float:
     if isinstance(value, jax.core.Tracer):
         raise ProblemError(f"Problem({name}=...): expected a plain number, found a traced value; the grid is static")
-    if value is None or not np.isscalar(value) and np.ndim(value) != 0 or not np.isfinite(float(value)):
+    if value is None or (not np.isscalar(value) and np.ndim(value) != 0) or not np.isfinite(float(value)):
         raise ProblemError(f"Problem({name}=...): expected a finite number, found {value!r}")
     return float(value)

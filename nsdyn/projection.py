@@ -11,7 +11,6 @@ where rate maps a velocity to q' (the identity unless there are quasi-velocities
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 
 from nsdyn import linalg
 from nsdyn.model import Model, Point, project_velocity, saddle
@@ -30,20 +29,10 @@ def project_position(model: Model, point: Point, p, iterations: int) -> Point:
         return point
     solve, G, live, _ = saddle(model, point, p)
     mask = live & model.positional()
-    Gm, Y, inverse = linalg.schur(solve, G, mask)
+    _, Y, inverse = linalg.schur(solve, G, mask)
     q = point.q
     for _ in range(iterations):
         g = model.rows(q, point.t, p, point.mode, point.held)
         dx = -linalg.matvec(Y, inverse(jnp.where(mask, g, 0.0)))  # (1)
         q = q + model.system.rate(point.q, dx, p)
     return eqx.tree_at(lambda x: x.q, point, q)
-
-
-def consistent(model: Model, point: Point, p, iterations: int = 50) -> Point:
-    """A consistent point near one that may be far off: Newton with fresh matrices. For messages, not for time steps."""
-    for _ in range(iterations):
-        before = np.asarray(point.q)
-        point = project_position(model, point, p, 1)
-        if not np.all(np.isfinite(point.q)) or np.max(np.abs(np.asarray(point.q) - before), initial=0.0) < 1e-14:
-            break
-    return eqx.tree_at(lambda x: x.v, point, project_velocity(model, point, p)[0])

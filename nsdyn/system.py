@@ -48,14 +48,20 @@ class System(eqx.Module):
             if not callable(function):
                 raise ProblemError(f"System({name}=...): expected a function, found {function!r}")
             if not takes(function, count) and not (name == "force" and takes(function, 5)):
-                wanted = {"force": "(q, v, t, p) or (q, v, t, p, mode)", "solve": "(q, b, p)", "kinematics": "(q, v, p)"}
+                wanted = {
+                    "force": "(q, v, t, p) or (q, v, t, p, mode)",
+                    "solve": "(q, b, p)",
+                    "kinematics": "(q, v, p)",
+                }
                 raise ProblemError(
                     f"System({name}=...): expected a function of {wanted.get(name, '(q, p)')}, "
                     f"found the signature {inspect.signature(function)}"
                 )
 
     @staticmethod
-    def from_lagrangian(kinetic: Callable, potential: Callable | None = None, applied: Callable | None = None) -> "System":
+    def from_lagrangian(
+        kinetic: Callable, potential: Callable | None = None, applied: Callable | None = None
+    ) -> "System":
         """A system from T = kinetic(q, v, p), V = potential(q, p) and further forces applied(q, v, t, p)."""
         terms = _Lagrangian(kinetic, potential, applied)
         return System(mass=terms.mass, force=terms.force, potential=potential)

@@ -43,7 +43,14 @@ def test_constructors():
     params = {"m": 1.0, "g": 1.0, "a": 0.5, "l": 0.5, "times": jnp.array([0.1])}
     for constraint in forms:
         problem = nsdyn.Problem(
-            name="form", system=system, constraint=constraint, q0=[0.1, 0.0], v0=[1.0, 0.0], t0=0.0, t_end=2.0, params=params
+            name="form",
+            system=system,
+            constraint=constraint,
+            q0=[0.1, 0.0],
+            v0=[1.0, 0.0],
+            t0=0.0,
+            t_end=2.0,
+            params=params,
         )
         assert problem.name == "form" and problem.t_end == 2.0
 
@@ -78,7 +85,13 @@ def test_save_load_xarray_plot(trajectory, tmp_path):
 
 def test_rollout_is_pure_and_its_events_have_fixed_capacity():
     problem = track()
-    arguments = {"step": 1e-2, "law": laws.PostSwitchGradient(), "params": problem.params, "save_every": 10, "max_events": 7}
+    arguments = {
+        "step": 1e-2,
+        "law": laws.PostSwitchGradient(),
+        "params": problem.params,
+        "save_every": 10,
+        "max_events": 7,
+    }
     out = jax.jit(lambda q0, v0: nsdyn.rollout(problem, RK4, q0=q0, v0=v0, **arguments))(problem.q0, problem.v0)
     assert out.events.t.shape == (7,) and int(out.events.count) == 1 and int(out.status) == 0
     assert out.t.shape == (5,)
@@ -87,7 +100,9 @@ def test_rollout_is_pure_and_its_events_have_fixed_capacity():
 def test_sweep():
     problem = track()
     speeds = jnp.stack([jnp.array([4.0, 0.0]), jnp.array([5.0, 0.0]), jnp.array([1.0, 0.0])])
-    out = nsdyn.sweep(problem, RK4, step=1e-2, law=laws.PostSwitchGradient(), params=problem.params, v0=speeds, save_every=40)
+    out = nsdyn.sweep(
+        problem, RK4, step=1e-2, law=laws.PostSwitchGradient(), params=problem.params, v0=speeds, save_every=40
+    )
     assert out.q.shape == (3, 2, 2) and np.asarray(out.events.count).tolist() == [1, 1, 0]
 
 
@@ -114,7 +129,9 @@ def test_law_jump_signature():
         on_after=jnp.array([True, False]),
         solve=None,
     )
-    assert np.allclose(jump.v_after, [1.0, 1.0]) and np.allclose(jump.Lam, [-3.0, 0.0]) and np.all(jump.direction[1] == 0)
+    assert (
+        np.allclose(jump.v_after, [1.0, 1.0]) and np.allclose(jump.Lam, [-3.0, 0.0]) and np.all(jump.direction[1] == 0)
+    )
 
 
 def test_problem_registry():
@@ -132,7 +149,9 @@ def test_problem_factories_share_functions():
 def test_a_model_that_closes_over_a_traced_value_is_refused():
     def energy(a):
         bent = nsdyn.Fixed(lambda q, t, p: q[1] - a * q[0])
-        problem = nsdyn.Problem("bent", PARTICLE, bent, q0=[0.0, 0.0], v0=[1.0, a], t_end=0.1, params={"m": 1.0, "g": 1.0})
+        problem = nsdyn.Problem(
+            "bent", PARTICLE, bent, q0=[0.0, 0.0], v0=[1.0, a], t_end=0.1, params={"m": 1.0, "g": 1.0}
+        )
         return nsdyn.rollout(problem, RK4, step=0.1).energy[-1]
 
     with pytest.raises(nsdyn.ProblemError, match="params"):

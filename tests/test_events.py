@@ -62,7 +62,9 @@ def test_ball_comes_to_rest_through_its_accumulation_point():
     exact = fall * (1 + 2 * np.concatenate([[0], np.cumsum(e ** np.arange(1, n))]))
     assert int(out.status) == 0 and n > 30
     assert np.abs(np.asarray(out.events.t[:n]) - exact).max() < 1e-12
-    assert np.asarray(out.events.mode_after[: n - 1]).tolist() == [0] * (n - 1) and int(out.events.mode_after[n - 1]) == 1
+    assert (
+        np.asarray(out.events.mode_after[: n - 1]).tolist() == [0] * (n - 1) and int(out.events.mode_after[n - 1]) == 1
+    )
     assert float(out.q[-1, 0]) == 0.0 and float(out.v[-1, 0]) == 0.0
     assert np.isclose(float(out.lam[-1, 0]), -9.81)  # the floor presses upwards
     assert np.asarray(out.q).min() > -1e-12
@@ -94,7 +96,9 @@ def test_a_full_log_is_a_status_and_an_exactly_full_one_is_not():
 
 
 def test_a_start_beyond_a_guard_is_a_status():
-    assert int(run(ball(), RK4, step=1e-2, law=laws.Restitution(0.5), q0=[-1.0], v0=[0.0]).status) == Status.GUARD_NEGATIVE
+    assert (
+        int(run(ball(), RK4, step=1e-2, law=laws.Restitution(0.5), q0=[-1.0], v0=[0.0]).status) == Status.GUARD_NEGATIVE
+    )
 
 
 def lean_corner(q, p):
@@ -105,7 +109,13 @@ def test_a_velocity_that_leads_straight_back_is_a_status():
     """z falls again along the new track: Z v+ < 0."""
     constraint = nsdyn.Switching(modes=track().constraint[0].blocks.modes, switches=(lean_corner,))
     problem = nsdyn.Problem(
-        "back", PARTICLE, constraint, q0=[0.0, 0.0], v0=[4.0, 0.0], t_end=0.4, params={"m": 1.0, "g": 0.0, "a": 1.0, "l": 0.5}
+        "back",
+        PARTICLE,
+        constraint,
+        q0=[0.0, 0.0],
+        v0=[4.0, 0.0],
+        t_end=0.4,
+        params={"m": 1.0, "g": 0.0, "a": 1.0, "l": 0.5},
     )
     out = run(problem, RK4, step=1e-2)
     assert int(out.status) == Status.LEADS_BACK and abs(float(out.t_stop) - 0.125) < 1e-2
@@ -136,12 +146,16 @@ def test_a_moving_floor_throws_and_catches():
 
 
 def test_simultaneous_impacts_are_one_event():
-    two = nsdyn.System(mass=lambda q, p: jnp.diag(jnp.array([1.0, 3.0])), force=lambda q, v, t, p: -9.81 * jnp.array([1.0, 3.0]))
+    two = nsdyn.System(
+        mass=lambda q, p: jnp.diag(jnp.array([1.0, 3.0])), force=lambda q, v, t, p: -9.81 * jnp.array([1.0, 3.0])
+    )
     problem = nsdyn.Problem("two", two, nsdyn.Contact(floor_gap), q0=[1.0, 1.0], v0=[0.0, 0.0], t_end=0.6)
     out = run(problem, RK4, step=1e-2, law=laws.Restitution(0.5))
     assert int(out.events.count) == 1
     speed = np.sqrt(2 * 9.81)
-    assert np.allclose(out.events.v_after[0], 0.5 * speed) and np.allclose(out.events.Lam[0], [-1.5 * speed, -4.5 * speed])
+    assert np.allclose(out.events.v_after[0], 0.5 * speed) and np.allclose(
+        out.events.Lam[0], [-1.5 * speed, -4.5 * speed]
+    )
 
 
 def test_last_step_is_shortened_and_rows_are_thinned():

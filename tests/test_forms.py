@@ -92,7 +92,9 @@ def test_table_of_64_modes():
 
 
 def test_the_program_does_not_grow_with_the_modes():
-    size = lambda count: str(jax.make_jaxpr(lambda v: nsdyn.rollout(table_track(count), RK4, step=0.25, v0=v).q)(jnp.ones(2)))
+    size = lambda count: str(
+        jax.make_jaxpr(lambda v: nsdyn.rollout(table_track(count), RK4, step=0.25, v0=v).q)(jnp.ones(2))
+    )
     assert size(64).count("\n") == size(2).count("\n")
 
 
@@ -147,7 +149,13 @@ def test_constraint_on_a_quaternion():
     """G = g_q d(q')/dv: the constraint holds at both levels, and energy is kept."""
     system = nsdyn.System(mass=body_mass, force=body_force, kinematics=body_rate)
     problem = nsdyn.Problem(
-        "hinge", system, nsdyn.Fixed(spin_axis), q0=[1.0, 0, 0, 0], v0=[1.0, 0.0, 2.0], t_end=2.0, params={"I": np.array([1.0, 2, 3])}
+        "hinge",
+        system,
+        nsdyn.Fixed(spin_axis),
+        q0=[1.0, 0, 0, 0],
+        v0=[1.0, 0.0, 2.0],
+        t_end=2.0,
+        params={"I": np.array([1.0, 2, 3])},
     )
     out = run(problem, RK4, step=0.01)
     axis = np.array([rotation(np.asarray(q))[0, 2] for q in out.q])
@@ -163,7 +171,9 @@ def skate(q, v, t, p):
 
 def test_skate_runs_in_a_circle():
     system = nsdyn.System(mass=lambda q, p: jnp.diag(jnp.array([1.0, 1.0, 0.2])), force=lambda q, v, t, p: jnp.zeros(3))
-    problem = nsdyn.Problem("skate", system, nsdyn.Nonholonomic(skate), q0=[0.0, 0.0, 0.0], v0=[1.0, 0.0, 2.0], t_end=3.0)
+    problem = nsdyn.Problem(
+        "skate", system, nsdyn.Nonholonomic(skate), q0=[0.0, 0.0, 0.0], v0=[1.0, 0.0, 2.0], t_end=3.0
+    )
     out = run(problem, RK4, step=0.01)
     t = np.asarray(out.t)
     exact = np.stack([np.sin(2 * t) / 2, (1 - np.cos(2 * t)) / 2, 2 * t], axis=1)
@@ -176,10 +186,15 @@ def test_skate_runs_in_a_circle():
 
 def test_tuple_of_loop_and_schedule():
     parts = (nsdyn.Fixed(circle), nsdyn.Scheduled(times=(0.2, 0.3), stages=(None, nsdyn.lock(0), None)))
-    problem = nsdyn.Problem("both", SWING, parts, q0=[0.8, -0.6], v0=[0.0, 0.0], t_end=0.5, params={"m": 1.0, "g": 9.81})
+    problem = nsdyn.Problem(
+        "both", SWING, parts, q0=[0.8, -0.6], v0=[0.0, 0.0], t_end=0.5, params={"m": 1.0, "g": 9.81}
+    )
     out = run(problem, RK4, step=0.01)
     assert int(out.status) == 0 and out.mode.shape == (51, 2)
-    assert np.asarray(out.mode[-1]).tolist() == [0, 2] and np.asarray(out.events.mode_after[:2]).tolist() == [[0, 1], [0, 2]]
+    assert np.asarray(out.mode[-1]).tolist() == [0, 2] and np.asarray(out.events.mode_after[:2]).tolist() == [
+        [0, 1],
+        [0, 2],
+    ]
     held = (np.asarray(out.t) >= 0.2 - 1e-12) & (np.asarray(out.t) <= 0.3 + 1e-12)
     assert np.abs(np.asarray(out.v)[held]).max() < 1e-13  # a locked coordinate stops the one-DOF pendulum
     assert np.array_equal(out.events.v_before[1], out.events.v_after[1])  # release changes nothing
@@ -208,7 +223,9 @@ def test_lock_of_a_function_of_q():
 
 def test_capture_is_latched():
     constraint = nsdyn.Switching(modes=(None, level), switches=(lambda q, p: -q[1],), latch=True)
-    problem = nsdyn.Problem("capture", PARTICLE, constraint, q0=[0.0, 1.0], v0=[1.0, 0.0], t_end=1.0, params={"m": 1.0, "g": 9.81})
+    problem = nsdyn.Problem(
+        "capture", PARTICLE, constraint, q0=[0.0, 1.0], v0=[1.0, 0.0], t_end=1.0, params={"m": 1.0, "g": 9.81}
+    )
     out = run(problem, RK4, step=1e-2)
     assert int(out.status) == 0 and int(out.events.count) == 1 and np.allclose(out.q[-1], [1.0, 0.0], atol=1e-14)
 

@@ -17,5 +17,7 @@ class ZeroVelocity(AbstractLaw):
     def decide(self, switch: Switch) -> Jump:
         residual = linalg.matvec(switch.G, switch.v) + switch.gt
         identity = lambda b: b
-        step, Lam = linalg.masked_kkt(identity, switch.G, switch.live, jnp.zeros_like(switch.v), -residual, refinements=1)  # (1)
+        step, Lam = linalg.masked_kkt(
+            identity, switch.G, switch.live, jnp.zeros_like(switch.v), -residual, refinements=1
+        )  # (1)
         return Jump(switch.v + step + switch.solve(switch.U), Lam, linalg.matmul(switch.G, switch.M))
