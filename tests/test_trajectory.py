@@ -129,6 +129,15 @@ def test_other_values_compile_nothing_new(run):
     assert len(traces) == count
 
 
+def test_values_keep_their_digits():
+    strong = module.strong
+    assert strong(np.array(3), jnp.array(1.0)).dtype == float
+    assert strong(np.array(0.1), jnp.array(1, np.float32)).dtype == float
+    assert strong(np.array(2.5), jnp.array(1)) == 2.5
+    assert not strong(jnp.asarray(1.0)).weak_type
+    assert strong(jax.random.key(0)).dtype == jax.random.key(0).dtype
+
+
 def test_a_full_log_is_an_error_with_the_rows_until_then(run, tmp_path):
     with pytest.raises(nsdyn.SimulationError, match=r"ball: stopped at t = .* in mode 0 .*Raise max_events") as caught:
         bounce(q0=[0.0, 0.02])
