@@ -174,8 +174,9 @@ def _careful(self, model, state, log, t_next, law, p):
         h = t_next - start.point.t
         end, hit, back = _attempt(self, model, start, h, p)
         event, arrived = locate(model, start, end, h, p, hit, _flow(self, model, start, h, p))  # (2)
+        finite = jnp.all(jnp.isfinite(end.point.q)) & jnp.all(jnp.isfinite(end.point.v))
         seen = jnp.any(hit)
-        found = seen & event.found
+        found = seen & event.found & finite
         full = log.count >= log.capacity
         crowded = plan.count >= self.max_switches
         go = found & ~full & ~crowded & ~back
@@ -183,6 +184,7 @@ def _careful(self, model, state, log, t_next, law, p):
         landed = self._on_surface(model, landed, h, p)
         grazes = jnp.all(end.guard > 0)
         code = _first(
+            (~finite, Status.NONFINITE),
             (back, Status.LEADS_BACK),
             (seen & ~found & ~grazes, Status.NOT_LOCATED),
             (found & crowded, Status.TOO_MANY_SWITCHES),

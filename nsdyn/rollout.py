@@ -109,11 +109,16 @@ def _empty_log(model, state, law, p, capacity) -> Log:
 
 
 def _collect(model, state, log, rows, grid, p) -> Rollout:
-    blank = lambda x: jnp.where((rows.status == Status.OK)[:, None], x, jnp.nan)
+    finite = jnp.all(jnp.isfinite(rows.q), axis=1) & jnp.all(jnp.isfinite(rows.v), axis=1)
+    good = (rows.status == Status.OK) & finite
+    blank = lambda x: jnp.where(good[:, None], x, jnp.nan)
     q, v, lam = blank(rows.q), blank(rows.v), blank(rows.lam)
     ok = state.status == Status.OK
+    # What is not finite is noticed at the end of a chunk of steps; the rows know better.
+    t = jnp.asarray(grid.rows())
+    lost = jnp.min(jnp.where(finite, jnp.inf, t))
     return Rollout(
-        t=jnp.asarray(grid.rows()),
+        t=t,
         q=q,
         v=v,
         lam=lam,
@@ -121,6 +126,6 @@ def _collect(model, state, log, rows, grid, p) -> Rollout:
         energy=jax.vmap(lambda q, v: model.system.energy(q, v, p))(q, v),
         events=Events(log.records, log.count),
         status=state.status,
-        t_stop=jnp.where(ok, grid.t_end, state.t_stop),
+        t_stop=jnp.where(ok, grid.t_end, jnp.minimum(state.t_stop, lost)),
         mode_stop=jnp.where(ok, state.point.mode, state.mode_stop),
     )

@@ -123,6 +123,22 @@ def test_a_velocity_that_leads_straight_back_is_a_status():
         nsdyn.simulate(problem, RK4, step=1e-2, check=False)
 
 
+def blow_up(q, v, t, p):
+    return 4.0 * v**3
+
+
+@pytest.mark.parametrize("lock", [0.2, 5.0])
+def test_infinite_states_are_a_status_and_log_nothing(lock):
+    """v = (1 - 8 t)^(-1/2): infinite at 1/8, also when a lock follows within a few steps."""
+    system = nsdyn.System(mass=unit_mass, force=blow_up)
+    constraint = nsdyn.Scheduled(times=lambda p: p, stages=(None, nsdyn.lock(0)))
+    problem = nsdyn.Problem("blow", system, constraint, q0=[0.0], v0=[1.0], t_end=1.0, params=np.array([0.2]))
+    out = run(problem, RK4, step=0.01, params=np.array([lock]))
+    assert int(out.status) == Status.NONFINITE and int(out.events.count) == 0
+    first = int(np.argmax(np.isnan(out.q[:, 0])))
+    assert 0.12 < float(out.t_stop) <= float(out.t[first]) < 0.19 and np.all(np.isnan(out.q[first:]))
+
+
 def test_a_law_that_leaves_a_lock_moving_is_a_status():
     """Restitution belongs to contacts; on a lock the joint would go on turning."""
     problem = track()
