@@ -1,13 +1,12 @@
 """Every form of constraint and system, one small mechanism each."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from mechanisms import PARTICLE, SWING, circle, level, pegged_swing, run
+from mechanisms import PARTICLE, SWING, circle, level, run
 
 import nsdyn
-from nsdyn import integrators, laws
+from nsdyn import integrators
 
 RK4 = integrators.EventDriven(integrators.RK4())
 
@@ -230,7 +229,7 @@ def test_capture_is_latched():
     assert int(out.status) == 0 and int(out.events.count) == 1 and np.allclose(out.q[-1], [1.0, 0.0], atol=1e-14)
 
 
-# Lagrangian input, a user's own mass solve, and the other formulations with nonlinear constraints.
+# Lagrangian input.
 
 
 def double_kinetic(q, v, p):
@@ -247,44 +246,3 @@ def test_system_from_lagrangian_keeps_its_energy():
     problem = nsdyn.Problem("double", system, None, q0=[0.3, 0.4], v0=[0.0, 1.0], t_end=1.0, params={"g": 9.81})
     out = run(problem, RK4, step=1e-3)
     assert np.ptp(out.energy) < 1e-7 and np.ptp(out.q[:, 1]) > 0.1
-
-
-def solve_particle(q, b, p):
-    return b / jnp.stack([p["m"], 2.0 * p["m"]])
-
-
-def test_own_mass_solve_and_formulations_agree_on_a_nonlinear_constraint():
-    """The same trajectory to the order of the method, switch included."""
-    problem = pegged_swing()
-    reference = run(problem, RK4, step=2e-3)
-    own = nsdyn.System(mass=SWING.mass, force=SWING.force, solve=solve_particle)
-    same = run(eqx.tree_at(lambda x: x.system, problem, own), RK4, step=2e-3)
-    assert np.abs(np.asarray(same.q - reference.q)).max() < 1e-12
-    for formulation, law in (("projected", "redundant"), ("minimal", "minimal")):
-        method = integrators.EventDriven(integrators.RK4(formulation))
-        gaps = []
-        for h in (0.02, 0.01):
-            other = run(problem, method, step=h, law=laws.MuellerTransition(law), save_every=int(0.4 / h))
-            gaps.append(np.abs(np.asarray(other.q[-1] - reference.q[-1])).max())
-            circle_error = np.asarray(other.q[-1, 0] ** 2 + (other.q[-1, 1] + 0.5) ** 2 - 0.25)
-            assert abs(circle_error) < 1e-13
-        assert gaps[1] < 1e-5 and np.log2(gaps[0] / gaps[1]) > 3.4, (formulation, gaps)
-
-
-def test_projection_can_be_turned_off():
-    problem = pegged_swing()
-    plain = run(problem, integrators.EventDriven(integrators.RK4(), project=False), step=0.02)
-    drift = abs(float(plain.q[-1, 0] ** 2 + (plain.q[-1, 1] + 0.5) ** 2 - 0.25))
-    assert 1e-12 < drift < 1e-3
-
-
-def test_minimal_coordinates_are_chosen_anew():
-    """A full turn of a Cartesian pendulum: neither x nor y is independent all the way round."""
-    problem = nsdyn.Problem(
-        "turn", SWING, nsdyn.Fixed(circle), q0=[0.0, -1.0], v0=[12.0, 0.0], t_end=1.5, params={"m": 1.0, "g": 9.81}
-    )
-    minimal = run(problem, integrators.EventDriven(integrators.RK4("minimal")), step=2e-3, save_every=10)
-    lagrange = run(problem, RK4, step=2e-3, save_every=10)
-    turns = np.unwrap(np.arctan2(lagrange.q[:, 1], lagrange.q[:, 0]))
-    assert np.ptp(turns) > 2 * np.pi
-    assert np.abs(np.asarray(minimal.q - lagrange.q)).max() < 1e-7
