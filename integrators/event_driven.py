@@ -71,10 +71,8 @@ class EventDriven(AbstractIntegrator):
         point, memory = self.method.init(model, point, p)
         blank = jnp.zeros(model.k)
         state = State(point, memory, blank, blank, blank, jnp.zeros((), int), point.t, point.mode)
-        state = self._on_surface(model, state, step, p)
-        # On its surface and falling: that is a switch at t_0, not one that was just carried out.
-        falling = (state.floor > 0) & (_guard_rates(model, state, p) < 0)
-        state = eqx.tree_at(lambda x: x.floor, state, jnp.where(falling, 0.0, state.floor))
+        state = self._on_surface(model, state, step, p, jnp.zeros(model.k, bool))
+        falling = jnp.abs(state.guard) <= SLACK * jnp.abs(_guard_rates(model, state, p)) * step
         # A force that is past its limit at t_0 switches at once; a position or a velocity past its limit is a wrong start.
         by_force = jnp.any(jax.jacfwd(lambda lam: model.guards(point, lam, p))(memory.lam) != 0, axis=1)
         negative = jnp.any((state.floor == 0) & (state.guard < 0) & ~falling & ~by_force)
@@ -90,12 +88,13 @@ class EventDriven(AbstractIntegrator):
     def replay(self, model, state, log, t_next, law, p, plan):
         return _replay(self, model, state, log, t_next, law, p, plan)
 
-    def _on_surface(self, model, state, h, p):
-        """The guards at a point reached by a switch: those at zero to round-off are not watched until they have risen."""
+    def _on_surface(self, model, state, h, p, fired):
+        """The guards at a point reached by a switch: those at zero to round-off are not watched until they have risen. One that
+        did not fire and is falling is about to: it stays watched."""
         guard = model.guards(state.point, state.memory.lam, p)
         rate = _guard_rates(model, state, p)
         floor = SLACK * jnp.abs(rate * h) + _guard_noise(model, state, p)
-        surface = jnp.abs(guard) <= floor
+        surface = (jnp.abs(guard) <= floor) & (fired | (rate >= 0))
         lift = jnp.where(surface & (rate * h > floor), rate, 0.0)
         values = jax.lax.stop_gradient((jnp.where(surface, floor, 0.0), lift))
         return eqx.tree_at(lambda x: (x.guard, x.floor, x.lift), state, (guard, *values))
@@ -181,8 +180,8 @@ def _careful(self, model, state, log, t_next, law, p):
         crowded = plan.count >= self.max_switches
         go = found & ~full & ~crowded & ~back
         landed, record, switched = _switch_at(self, model, start, law, p, event, arrived)
-        landed = self._on_surface(model, landed, h, p)
-        grazes = jnp.all(end.guard > 0)
+        landed = self._on_surface(model, landed, h, p, event.fired)
+        grazes = jnp.all(end.guard >= -SLACK * jnp.abs(start.guard))
         code = _first(
             (~finite, Status.NONFINITE),
             (back, Status.LEADS_BACK),

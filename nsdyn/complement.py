@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+DEPENDENT = 1e-10
+
 
 class Complement(NamedTuple):
     F: Float[Array, "n n"]
@@ -32,7 +34,7 @@ def complement(J: Float[Array, "m n"], live: Bool[Array, " m"], allowed: Bool[Ar
         R, T, P, rows, columns = carry
         weight = jnp.abs(jax.lax.stop_gradient(R)) * (rows[:, None] & columns[None, :])
         flat = jnp.argmax(weight)
-        found = weight.reshape(-1)[flat] > 0
+        found = weight.reshape(-1)[flat] > DEPENDENT * size  # what is left of a dependent row is round-off
         r = jax.nn.one_hot(flat // n, m, dtype=J.dtype)
         c = jax.nn.one_hot(flat % n, n, dtype=J.dtype)
         column = R @ c
@@ -43,6 +45,7 @@ def complement(J: Float[Array, "m n"], live: Bool[Array, " m"], allowed: Bool[Ar
         return R_new, T_new, P + jnp.where(found, jnp.outer(r, c), 0.0), rows & (r == 0), columns & (c == 0)
 
     masked = jnp.where(live[:, None], J, 0.0)
+    size = jnp.max(jnp.abs(jax.lax.stop_gradient(masked)), initial=0.0)
     carry = (masked, jnp.eye(m, dtype=J.dtype), jnp.zeros_like(masked), live, allowed)
     R, T, P, _, _ = jax.lax.fori_loop(0, m, eliminate, carry)
     dependent = jnp.sum(P, axis=0) > 0

@@ -78,9 +78,11 @@ def locate(model: Model, start: State, end: State, h, p, hit, flow: Callable) ->
         theta, i, n, _, _ = carry
         (x, g), (velocity, slope) = jax.jvp(flow, (theta,), (jnp.ones_like(theta),))
         falling = slope[i] < 0
-        target = theta - g[i] / jnp.where(falling, slope[i], -jnp.inf)  # (1)
-        target = jnp.clip(target, jnp.maximum(guess[i] - REACH, -1e-6), jnp.minimum(guess[i] + REACH, 1.0 + 1e-6))
-        change = jnp.where(falling, jnp.abs(target - theta), jnp.inf)
+        newton_step = -g[i] / jnp.where(falling, slope[i], -1.0)  # (1)
+        # what is not a root is not accepted, also where Newton is held back at the edge of its reach
+        change = jnp.where(falling & hit[i], jnp.abs(newton_step), jnp.inf)
+        low, high = jnp.maximum(guess[i] - REACH, -1e-6), jnp.minimum(guess[i] + REACH, 1.0 + 1e-6)
+        target = jnp.clip(theta + jnp.where(falling, newton_step, 0.0), low, high)
         # has another guard crossed before?
         late = jnp.where(hit & (slope < 0), g / jnp.where(slope < 0, -slope, 1.0), jnp.inf)
         j = jnp.argmin(late)

@@ -23,6 +23,7 @@ from nsdyn.replay import with_replay
 from nsdyn.status import Status
 
 CHUNK = 16
+LOST = 1e-2  # residual at which constraints count as lost: far beyond drift, well below a mechanism in pieces
 
 
 class Grid(eqx.Module):
@@ -87,7 +88,7 @@ def march(integrator: AbstractIntegrator, model: Model, state: State, log: Log, 
             _fast, _planned, _replay, (integrator, model, state, log, grid.time(k), law, p), (padded, every)
         )
         state, log, rows = out
-        state = _checked(state)
+        state = _checked(model, state, p)
         return (state, log), rows
 
     def group(carry, g):
@@ -106,9 +107,15 @@ def march(integrator: AbstractIntegrator, model: Model, state: State, log: Log, 
     return carry, jax.tree.map(join, _row(state), rows)
 
 
-def _checked(state: State) -> State:
-    finite = jnp.all(jnp.isfinite(state.point.q)) & jnp.all(jnp.isfinite(state.point.v))
-    return state.stopped(~finite, Status.NONFINITE, state.point)
+def _checked(model: Model, state: State, p) -> State:
+    """Once a chunk: is the state finite, and are the constraints still satisfied?"""
+    point = jax.lax.stop_gradient(state.point)
+    finite = jnp.all(jnp.isfinite(point.q)) & jnp.all(jnp.isfinite(point.v))
+    live = model.live(point.q, point.t, p, point.mode)
+    g = jnp.where(live, model.rows(point.q, point.t, p, point.mode, point.held), 0.0)
+    lost = jnp.max(jnp.abs(g), initial=0.0) > LOST * jnp.maximum(1.0, jnp.max(jnp.abs(point.q)))
+    state = state.stopped(~finite, Status.NONFINITE, state.point)
+    return state.stopped(lost, Status.CONSTRAINTS_LOST, state.point)
 
 
 def _steps(one, carry, times, plans, padded: bool, every: int):

@@ -15,6 +15,7 @@ class Status(IntEnum):
     DO_NOT_MEET = 8
     NOT_CONVERGED = 9
     LAW_VIOLATES = 10
+    CONSTRAINTS_LOST = 11
 
 
 MESSAGES = {
@@ -42,6 +43,10 @@ MESSAGES = {
     Status.LAW_VIOLATES: (
         "the velocity that the law gave after a switch violates the new constraints (G+ v+ != -g_t+). Restitution with e > 0 "
         "suits Contact, which opens again; for locks and switching constraints choose another law"
+    ),
+    Status.CONSTRAINTS_LOST: (
+        "the constraints are no longer satisfied (|g| grew large): they may have no solution any more, be singular here, or "
+        "drift without projection. Try a smaller step, EventDriven(..., project=True), or look at the constraints"
     ),
     Status.NOT_CONVERGED: "the Newton iteration of a step did not converge. Try a smaller step",
 }

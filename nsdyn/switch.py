@@ -31,9 +31,12 @@ def switch(model: Model, point: Point, fired, law: AbstractLaw, p) -> tuple[Poin
     M = model.system.mass(point.q, p)
     solve = model.system.solver(point.q, p)
     jump = law.jump(M, G_before, G_after, point.v, gt, None, on_before, on_after, solve)
-    new = on_after & ~persistent(G_before, G_after, on_before, on_after)
-    v = jnp.where(jnp.any(new), jump.v_after, point.v)
-    Lam = jnp.where(jnp.any(new), jump.Lam, 0.0)
+    # A row that stays but is driven at another speed is as good as new.
+    residual = jnp.abs(G_after @ point.v + gt)
+    moved = residual > OBEY * (jnp.abs(G_after) @ jnp.abs(point.v) + jnp.abs(gt))
+    acts = jnp.any(on_after & (moved | ~persistent(G_before, G_after, on_before, on_after)))
+    v = jnp.where(acts, jump.v_after, point.v)
+    Lam = jnp.where(acts, jump.Lam, 0.0)
     landed = eqx.tree_at(lambda x: x.v, after, v)
     if model.settles:
         landed = eqx.tree_at(lambda x: x.mode, landed, model.settle(point, after, v, p))
@@ -52,17 +55,17 @@ def switch(model: Model, point: Point, fired, law: AbstractLaw, p) -> tuple[Poin
         kinetic_before=kinetic(point.v),
         kinetic_after=kinetic(v),
     )
-    return landed, record, _status(model, landed, p)
+    return landed, record, _status(model, landed, p, jnp.abs(point.v) + jnp.abs(v))
 
 
-def _status(model, point, p):
+def _status(model, point, p, speed):
     live = model.live(point.q, point.t, p, point.mode)
     gap = jnp.where(live, model.rows(point.q, point.t, p, point.mode, point.held), 0.0)
     meets = jnp.max(jnp.abs(gap), initial=0.0) <= MEET * jnp.maximum(1.0, jnp.max(jnp.abs(point.q)))
     lost = jnp.any(point.mode == NO_MODE)
     G = model.jacobian(point.q, point.v, point.t, p, point.mode, point.held)
     psi = model.psi(point.q, point.v, point.t, p, point.mode, point.held)
-    allowed = OBEY * (jnp.abs(G) @ jnp.abs(point.v) + jnp.max(jnp.abs(point.v)))
+    allowed = OBEY * (jnp.abs(G) @ speed + jnp.max(speed))
     obeys = jnp.all(~live | (jnp.abs(psi) <= allowed))
     code = jnp.where(obeys, Status.OK, Status.LAW_VIOLATES)
     return jnp.where(lost, Status.NO_MODE, jnp.where(meets, code, Status.DO_NOT_MEET))
