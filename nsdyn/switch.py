@@ -55,17 +55,16 @@ def switch(model: Model, point: Point, fired, law: AbstractLaw, p) -> tuple[Poin
         kinetic_before=kinetic(point.v),
         kinetic_after=kinetic(v),
     )
-    return landed, record, _status(model, landed, p, jnp.abs(point.v) + jnp.abs(v))
+    # Settling only takes rows away, so G_after serves for the landed point too.
+    allowed = OBEY * (jnp.abs(G_after) @ (jnp.abs(point.v) + jnp.abs(v)) + jnp.max(jnp.abs(point.v) + jnp.abs(v)))
+    return landed, record, _status(model, landed, p, jnp.abs(G_after @ v + gt) <= allowed)
 
 
-def _status(model, point, p, speed):
+def _status(model, point, p, obeyed):
     live = model.live(point.q, point.t, p, point.mode)
     gap = jnp.where(live, model.rows(point.q, point.t, p, point.mode, point.held), 0.0)
     meets = jnp.max(jnp.abs(gap), initial=0.0) <= MEET * jnp.maximum(1.0, jnp.max(jnp.abs(point.q)))
     lost = jnp.any(point.mode == NO_MODE)
-    G = model.jacobian(point.q, point.v, point.t, p, point.mode, point.held)
-    psi = model.psi(point.q, point.v, point.t, p, point.mode, point.held)
-    allowed = OBEY * (jnp.abs(G) @ speed + jnp.max(speed))
-    obeys = jnp.all(~live | (jnp.abs(psi) <= allowed))
+    obeys = jnp.all(~live | obeyed)
     code = jnp.where(obeys, Status.OK, Status.LAW_VIOLATES)
     return jnp.where(lost, Status.NO_MODE, jnp.where(meets, code, Status.DO_NOT_MEET))
