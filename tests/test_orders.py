@@ -17,10 +17,10 @@ def order(errors, ratio=2.0):
     return np.log(errors[0] / errors[1]) / np.log(ratio)
 
 
-@pytest.fixture(scope="module")
-def pendulum_runs():
-    # 0.8 and 1.3 s are grid points of one grid and not of the other
-    steps = (1 / 190, 1 / 380)
+# 0.8 and 1.3 s lie on the grids of 190 and 380 steps a second, and between the grid points of 192 and 384
+@pytest.fixture(scope="module", params=[190, 192], ids=["on the grid", "off the grid"])
+def pendulum_runs(request):
+    steps = (1 / request.param, 0.5 / request.param)
     return {h: nsdyn.simulate(three_r_pendulum(), RK4, step=h, law=laws.MuellerTransition()) for h in steps}
 
 
