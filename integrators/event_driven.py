@@ -22,18 +22,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from nsdyn.dense import SLACK, below, dips, guards_between
+from nsdyn import guards
+from nsdyn.dense import SLACK, below, between, dips, guards_between
 from nsdyn.errors import ProblemError
-from nsdyn.integrator import AbstractIntegrator, AbstractSmoothMethod, State
+from nsdyn.integrator import AbstractIntegrator, AbstractSmoothMethod, State, first_of
 from nsdyn.locate import Event, locate
 from nsdyn.log import put
 from nsdyn.model import Model
+from nsdyn.newton import Effort
 from nsdyn.projection import project
 from nsdyn.status import Status
 from nsdyn.switch import switch
 
 QUARTERS = (0.25, 0.5, 0.75)
-ROUND_OFF = 1e-13
 
 
 class Attempt(NamedTuple):
@@ -70,12 +71,12 @@ class EventDriven(AbstractIntegrator):
     def start(self, model, point, step, p):
         point, memory = self.method.init(model, point, p)
         blank = jnp.zeros(model.k)
-        state = State(point, memory, blank, blank, blank, jnp.zeros((), int), point.t, point.mode)
+        state = State(point, memory, blank, blank, blank, jnp.zeros((), int), point.t, point.mode, Effort.none())
         state = self._on_surface(model, state, step, p, jnp.zeros(model.k, bool))
-        falling = jnp.abs(state.guard) <= SLACK * jnp.abs(_guard_rates(model, state, p)) * step
+        falling = jnp.abs(state.guard) <= SLACK * jnp.abs(_rates(model, state, p)) * step
         # A force that is past its limit at t_0 switches at once; a position or a velocity past its limit is a wrong start.
-        by_force = jnp.any(jax.jacfwd(lambda lam: model.guards(point, lam, p))(memory.lam) != 0, axis=1)
-        negative = jnp.any((state.floor == 0) & (state.guard < 0) & ~falling & ~by_force)
+        forces = guards.by_force(model, point, memory.lam, p)
+        negative = jnp.any((state.floor == 0) & (state.guard < 0) & ~falling & ~forces)
         return state.stopped(negative, Status.GUARD_NEGATIVE, point)
 
     def attempt(self, model, state, t_next, p):
@@ -92,36 +93,30 @@ class EventDriven(AbstractIntegrator):
         """The guards at a point reached by a switch: those at zero to round-off are not watched until they have risen. One that
         did not fire and is falling is about to: it stays watched."""
         guard = model.guards(state.point, state.memory.lam, p)
-        rate = _guard_rates(model, state, p)
-        floor = SLACK * jnp.abs(rate * h) + _guard_noise(model, state, p)
+        rate = _rates(model, state, p)
+        floor = SLACK * jnp.abs(rate * h) + guards.noise(model, state.point, state.memory.lam, p)
         surface = (jnp.abs(guard) <= floor) & (fired | (rate >= 0))
         lift = jnp.where(surface & (rate * h > floor), rate, 0.0)
         values = jax.lax.stop_gradient((jnp.where(surface, floor, 0.0), lift))
         return eqx.tree_at(lambda x: (x.guard, x.floor, x.lift), state, (guard, *values))
 
 
-def _guard_rates(model, state, p):
-    """d/dt of the guards along the motion; multipliers count as constant."""
-    point = state.point
-    guards = lambda q, v, t: model.guards(eqx.tree_at(lambda x: (x.q, x.v, x.t), point, (q, v, t)), state.memory.lam, p)
-    qdot = model.system.rate(point.q, point.v, p)
-    return jax.jvp(guards, (point.q, point.v, point.t), (qdot, state.memory.a, jnp.ones_like(point.t)))[1]
-
-
-def _guard_noise(model, state, p):
-    """How large the guards may be by round-off alone: |dg/dx| |x| times a few units in the last place."""
-    point = state.point
-    x = (point.q, point.v, point.t)
-    guards = lambda x: model.guards(eqx.tree_at(lambda y: (y.q, y.v, y.t), point, x), state.memory.lam, p)
-    columns = jax.jacfwd(guards)(x)
-    sizes = [jnp.sum(jnp.abs(c) * jnp.abs(y)[None], axis=range(1, c.ndim)) for c, y in zip(columns, x, strict=True)]
-    return ROUND_OFF * sum(sizes) + jnp.finfo(float).tiny
+def _rates(model, state: State, p):
+    return guards.rates(model, state.point, state.memory.a, state.memory.lam, p)
 
 
 def _smooth(self: EventDriven, model: Model, state: State, h, p) -> State:
     """Phi: a step of the method, drift projected away, guards evaluated."""
     finish = (lambda point: project(model, point, p)) if self.project and model.drifts else None
     point, memory = self.method.step(model, state.point, state.memory, h, p, finish)
+    guard = model.guards(point, memory.lam, p)
+    end = eqx.tree_at(lambda x: (x.point, x.memory, x.guard), state, (point, memory, guard))
+    return end.worked(memory.effort, state.point) if hasattr(memory, "effort") else end
+
+
+def _renewed(self: EventDriven, model: Model, state: State, p) -> State:
+    """The state with its constraints satisfied and the memory of a method made anew."""
+    point, memory = self.method.init(model, project(model, state.point, p) if model.drifts else state.point, p)
     guard = model.guards(point, memory.lam, p)
     return eqx.tree_at(lambda x: (x.point, x.memory, x.guard), state, (point, memory, guard))
 
@@ -142,21 +137,27 @@ def _attempt(self, model, state, h, p) -> Attempt:
     return Attempt(end, hit, jnp.any(back))
 
 
-def _flow(self, model, state, h, p):
-    """The step map theta -> ((t, q, v), guards) of (2)."""
+def _flow(self, model, state, end: State | None, h, p):
+    """The step map theta -> ((t, q, v), guards) of (2). A method with memory lives on its grid: for it the dense output of the
+    step to `end`, put back on the constraints, takes the place of shorter steps."""
 
     def flow(theta):
-        end = _smooth(self, model, state, theta * h, p)
-        return (end.point.t, end.point.q, end.point.v), end.guard
+        stop = _smooth(self, model, state, theta * h, p)
+        return (stop.point.t, stop.point.q, stop.point.v), stop.guard
 
-    return flow
+    def interpolated(theta):
+        point, lam = between(model, state, end, h, p, theta)
+        point = project(model, point, p) if model.drifts else point
+        return (point.t, point.q, point.v), model.guards(point, lam, p)
+
+    return interpolated if self.method.remembers else flow
 
 
 def _switch_at(self, model, state, law, p, event: Event, arrived) -> tuple:
     """Switch where the step map `arrived` and start anew: the state after, the record, a status."""
-    x, guards = arrived
+    x, values = arrived
     moves = event.slope != 0
-    correction = jnp.where(moves, -guards[event.index] / jnp.where(moves, event.slope, 1.0), 0.0)  # (4)
+    correction = jnp.where(moves, -values[event.index] / jnp.where(moves, event.slope, 1.0), 0.0)  # (4)
     t, q, v = (x + velocity * correction for x, velocity in zip(x, event.velocity, strict=True))
     before = eqx.tree_at(lambda y: (y.t, y.q, y.v), state.point, (t, q, v))
     after, record, status = switch(model, before, event.fired, law, p)  # (3)
@@ -172,7 +173,7 @@ def _careful(self, model, state, log, t_next, law, p):
         start, _, log, plan = carry
         h = t_next - start.point.t
         end, hit, back = _attempt(self, model, start, h, p)
-        event, arrived = locate(model, start, end, h, p, hit, _flow(self, model, start, h, p))  # (2)
+        event, arrived = locate(model, start, end, h, p, hit, _flow(self, model, start, end, h, p))  # (2)
         finite = jnp.all(jnp.isfinite(end.point.q)) & jnp.all(jnp.isfinite(end.point.v))
         seen = jnp.any(hit)
         found = seen & event.found & finite
@@ -182,7 +183,7 @@ def _careful(self, model, state, log, t_next, law, p):
         landed, record, switched = _switch_at(self, model, start, law, p, event, arrived)
         landed = self._on_surface(model, landed, h, p, event.fired)
         grazes = jnp.all(end.guard >= -SLACK * jnp.abs(start.guard))
-        code = _first(
+        code = first_of(
             (~finite, Status.NONFINITE),
             (back, Status.LEADS_BACK),
             (seen & ~found & ~grazes, Status.NOT_LOCATED),
@@ -195,6 +196,9 @@ def _careful(self, model, state, log, t_next, law, p):
         return state, ~go | failed, log.append(record, go), plan.append(event, go)
 
     state, _, log, plan = jax.lax.while_loop(lambda c: ~c[1], piece, carry)
+    if self.method.remembers:
+        fresh = _renewed(self, model, state, p)
+        state = jax.tree.map(lambda a, b: jnp.where(plan.count > 0, a, b), fresh, state)
     return _finish(state, t_next), log, plan
 
 
@@ -203,14 +207,6 @@ def _empty_plan(self, model, point) -> Plan:
     no = jnp.zeros((), bool)
     blank = Event(jnp.zeros(()), jnp.zeros((), int), jnp.zeros(model.k, bool), no, velocity, jnp.zeros(()))
     return Plan(jax.tree.map(lambda x: jnp.broadcast_to(x, (self.max_switches, *x.shape)), blank), jnp.zeros((), int))
-
-
-def _first(*cases):
-    """The code of the first case that holds."""
-    status = jnp.asarray(int(Status.OK))
-    for holds, code in reversed(cases):
-        status = jnp.where(holds, code, status)
-    return status
 
 
 def _finish(state: State, t_next) -> State:
@@ -226,7 +222,8 @@ def _replay(self, model, state, log, t_next, law, p, plan: Plan):
         def go(state, log):
             h = t_next - state.point.t
             event_ = jax.lax.stop_gradient(event)
-            arrived = _flow(self, model, state, h, p)(event_.theta)
+            end = _smooth(self, model, state, h, p) if self.method.remembers else None
+            arrived = _flow(self, model, state, end, h, p)(event_.theta)
             landed, record, _ = _switch_at(self, model, state, law, p, event_, arrived)
             return landed, log.append(record, True)
 
@@ -238,4 +235,7 @@ def _replay(self, model, state, log, t_next, law, p, plan: Plan):
 
     state, log = jax.lax.cond(plan.count > 0, pieces, lambda *same: same, state, log)
     end = _smooth(self, model, state, t_next - state.point.t, p)
+    if self.method.remembers:
+        anew = lambda state: _renewed(self, model, state, p)
+        end = jax.lax.cond(plan.count > 0, anew, lambda same: same, end)
     return _finish(eqx.tree_at(lambda x: x.guard, end, state.guard), t_next), log

@@ -13,6 +13,7 @@ that dips below zero between samples:
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array
 
 from nsdyn.integrator import State
 from nsdyn.model import Model, Point
@@ -25,19 +26,19 @@ def hermite(x, h, y0, d0, y1, d1):
     return (1 + 2 * x) * u * u * y0 + x * u * u * h * d0 + x * x * (3 - 2 * x) * y1 - x * x * u * h * d1  # (1)
 
 
-def guards_between(model: Model, start: State, end: State, h, p, x):
-    """The guards on the dense output at the fractions x, shape (len(x), k)."""
+def between(model: Model, start: State, end: State, h, p, x) -> tuple[Point, Array]:
+    """The point and the multipliers on the dense output at the fraction x."""
     rate = model.system.rate
     first, last = start.point, end.point
-    qdot0, qdot1 = rate(first.q, first.v, p), rate(last.q, last.v, p)
+    q = hermite(x, h, first.q, rate(first.q, first.v, p), last.q, rate(last.q, last.v, p))
+    v = hermite(x, h, first.v, start.memory.a, last.v, end.memory.a)
+    lam = (1 - x) * start.memory.lam + x * end.memory.lam
+    return Point(first.t + x * h, q, v, first.mode, first.held), lam
 
-    def at(x):
-        q = hermite(x, h, first.q, qdot0, last.q, qdot1)
-        v = hermite(x, h, first.v, start.memory.a, last.v, end.memory.a)
-        lam = (1 - x) * start.memory.lam + x * end.memory.lam
-        return model.guards(Point(first.t + x * h, q, v, first.mode, first.held), lam, p)
 
-    return jax.vmap(at)(x)
+def guards_between(model: Model, start: State, end: State, h, p, x):
+    """The guards on the dense output at the fractions x, shape (len(x), k)."""
+    return jax.vmap(lambda x: model.guards(*between(model, start, end, h, p, x), p))(x)
 
 
 def dips(a, b, d):

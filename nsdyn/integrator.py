@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from nsdyn.law import AbstractLaw
 from nsdyn.log import Log
 from nsdyn.model import Model, Point
+from nsdyn.newton import Effort
 from nsdyn.status import Status
 
 
@@ -33,6 +34,7 @@ class State(eqx.Module):
     status: Int[Array, ""]
     t_stop: Float[Array, ""]
     mode_stop: Array
+    effort: Effort
 
     def stopped(self, failed, code, point: Point) -> "State":
         """The state with a failure noted, unless there was one before."""
@@ -44,6 +46,11 @@ class State(eqx.Module):
         )
         return eqx.tree_at(lambda x: (x.status, x.t_stop, x.mode_stop), self, noted)
 
+    def worked(self, effort: Effort, started) -> "State":
+        """The state with the work of a step added; Newton's failure stops the trajectory where the step `started`."""
+        state = eqx.tree_at(lambda x: x.effort, self, self.effort.plus(effort))
+        return state.stopped(effort.failed, Status.NOT_CONVERGED, started)
+
 
 class AbstractIntegrator(eqx.Module):
     """Takes a mechanism from one grid time to the next, in two ways.
@@ -51,6 +58,15 @@ class AbstractIntegrator(eqx.Module):
     `attempt` is the fast one and knows nothing of switches; it says when it cannot be trusted. `careful` carries out whatever
     switches there are and answers with a plan, from which `replay` repeats the step in bounded pieces, for derivatives.
     """
+
+    @property
+    def holds_position(self) -> bool:
+        """Whether g = 0 is enforced, so that a large residual means failure and not the nature of the scheme."""
+        return True
+
+    def refuses(self, law: AbstractLaw, parts: tuple) -> str | None:
+        """Why a law or one of the constraints cannot go with this integrator; None if they can."""
+        return None
 
     @abstractmethod
     def start(self, model: Model, point: Point, step, p) -> State:
@@ -72,6 +88,12 @@ class AbstractIntegrator(eqx.Module):
 class AbstractSmoothMethod(eqx.Module):
     """Integrates between switches."""
 
+    @property
+    def remembers(self) -> bool:
+        """Whether the memory depends on the steps before: it is then made anew after an event, and once more at the next grid
+        point, because the piece of a step between the two may be too short to leave a good one."""
+        return False
+
     @abstractmethod
     def init(self, model: Model, point: Point, p) -> tuple[Point, Any]:
         """The memory (at least `a` and `lam`) at a point where nothing is known yet: at the start and after a switch."""
@@ -80,3 +102,11 @@ class AbstractSmoothMethod(eqx.Module):
     def step(self, model: Model, point: Point, memory, h, p, finish: Callable | None = None) -> tuple[Point, Any]:
         """One step of size h: the point at its end and the memory there. `finish`, if given, moves the point at the end (it
         projects drift away) before the memory is made."""
+
+
+def first_of(*cases):
+    """The code of the first (condition, code) that holds; OK if none does."""
+    status = jnp.asarray(int(Status.OK))
+    for holds, code in reversed(cases):
+        status = jnp.where(holds, code, status)
+    return status

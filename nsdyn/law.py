@@ -11,11 +11,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from nsdyn import linalg
 from nsdyn.errors import ProblemError
+from nsdyn.status import MESSAGES, Status
 
 SAME_ROW = 1e-12
 
@@ -42,18 +44,11 @@ class Switch(NamedTuple):
     G_before: Float[Array, "k n"]
     live_before: Bool[Array, " k"]
 
-
-class AbstractLaw(eqx.Module):
-    """A law answers `decide`; people and drivers call `jump`."""
-
-    @abstractmethod
-    def decide(self, switch: Switch) -> Jump:
-        """The jump of one switch."""
-
-    def jump(
-        self, M, G_before, G_after, v_before, gt_after=None, U=None, on_before=None, on_after=None, solve=None
-    ) -> Jump:
-        """The jump between constraints G_before and G_after. Masks mark live rows; dead rows give zero rows in the answer."""
+    @classmethod
+    def of(
+        cls, M, G_before, G_after, v_before, gt_after=None, U=None, on_before=None, on_after=None, solve=None
+    ) -> "Switch":
+        """The switch that the arguments of `AbstractLaw.jump` describe, checked for shapes."""
         M, v = jnp.asarray(M, float), jnp.asarray(v_before, float)
         n = _vector_size("v_before", v)
         if M.shape != (n, n):
@@ -67,7 +62,37 @@ class AbstractLaw(eqx.Module):
                 raise ProblemError(f"jump({name}=...): expected shape ({size},), found {value.shape}")
         apply = linalg.factor(M) if solve is None else solve
         kept = persistent(old, G, on, live)
-        return self.decide(Switch(M, apply, G, live, kept, v, jnp.where(live, gt, 0.0), force, old, on))
+        return cls(M, apply, G, live, kept, v, jnp.where(live, gt, 0.0), force, old, on)
+
+
+class AbstractLaw(eqx.Module):
+    """A law answers `decide`, and may object; people call `jump`, drivers ask for both."""
+
+    @property
+    def closes(self) -> bool:
+        """Whether v+ satisfies the constraints after the switch; False for laws of rebound."""
+        return True
+
+    @abstractmethod
+    def decide(self, switch: Switch) -> Jump:
+        """The jump of one switch; finite also where the law objects."""
+
+    def objection(self, switch: Switch):
+        """Why the law has no answer to this switch: a status code, traced; `Status.OK` if it has one."""
+        return Status.OK
+
+    def jump(
+        self, M, G_before, G_after, v_before, gt_after=None, U=None, on_before=None, on_after=None, solve=None
+    ) -> Jump:
+        """The jump between constraints G_before and G_after. Masks mark live rows; dead rows give zero rows in the answer.
+
+        Raises ProblemError where the law objects; inside traced code nothing can raise, and `objection` is to be asked.
+        """
+        switch = Switch.of(M, G_before, G_after, v_before, gt_after, U, on_before, on_after, solve)
+        code = self.objection(switch)
+        if not isinstance(code, jax.core.Tracer) and code != Status.OK:
+            raise ProblemError(f"{type(self).__name__}: {MESSAGES[Status(int(code))]}")
+        return self.decide(switch)
 
 
 def _vector_size(name, v):

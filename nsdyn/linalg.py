@@ -90,6 +90,23 @@ class Unrolled:
         return jnp.stack(self.entries([b[i] for i in range(self.n)]))
 
 
+def eliminate(a: Float[Array, "n n"], b: Float[Array, " n"]) -> Float[Array, " n"]:
+    """a^-1 b for a matrix near the identity: Gaussian elimination, written out without pivoting when small."""
+    n = a.shape[0]
+    if n > 2 * UNROLL:
+        return jnp.linalg.solve(a, b)
+    rows = [[*row, b[i]] for i, row in enumerate(_entries(a))]
+    for j in range(n):
+        scale = 1.0 / rows[j][j]
+        for i in range(j + 1, n):
+            factor = rows[i][j] * scale
+            rows[i] = rows[i][: j + 1] + [rows[i][k] - factor * rows[j][k] for k in range(j + 1, n + 1)]
+    x: list = [None] * n
+    for i in reversed(range(n)):
+        x[i] = (rows[i][n] - _sum(rows[i][k] * x[k] for k in range(i + 1, n))) / rows[i][i]
+    return jnp.stack(x)
+
+
 def _sum(terms):
     """The sum of some terms; 0 if there are none (no array of zeros that the compiler would have to fold)."""
     total = 0.0

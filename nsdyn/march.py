@@ -88,7 +88,7 @@ def march(integrator: AbstractIntegrator, model: Model, state: State, log: Log, 
             _fast, _planned, _replay, (integrator, model, state, log, grid.time(k), law, p), (padded, every)
         )
         state, log, rows = out
-        state = _checked(model, state, p)
+        state = _checked(integrator, model, state, p)
         return (state, log), rows
 
     def group(carry, g):
@@ -107,10 +107,12 @@ def march(integrator: AbstractIntegrator, model: Model, state: State, log: Log, 
     return carry, jax.tree.map(join, _row(state), rows)
 
 
-def _checked(model: Model, state: State, p) -> State:
+def _checked(integrator: AbstractIntegrator, model: Model, state: State, p) -> State:
     """Once a chunk: is the state finite, and are the constraints still satisfied?"""
     point = jax.lax.stop_gradient(state.point)
     finite = jnp.all(jnp.isfinite(point.q)) & jnp.all(jnp.isfinite(point.v))
+    if not integrator.holds_position:
+        return state.stopped(~finite, Status.NONFINITE, state.point)
     live = model.live(point.q, point.t, p, point.mode)
     g = jnp.where(live, model.rows(point.q, point.t, p, point.mode, point.held), 0.0)
     lost = jnp.max(jnp.abs(g), initial=0.0) > LOST * jnp.maximum(1.0, jnp.max(jnp.abs(point.q)))

@@ -9,12 +9,13 @@ import numpy as np
 from jaxtyping import Array
 
 from nsdyn.errors import ProblemError
-from nsdyn.integrator import AbstractIntegrator
+from nsdyn.integrator import AbstractIntegrator, AbstractSmoothMethod
 from nsdyn.law import AbstractLaw
 from nsdyn.laws.post_switch import PostSwitchGradient
 from nsdyn.log import Log, Record
 from nsdyn.march import Grid, march
 from nsdyn.model import Model
+from nsdyn.newton import Effort
 from nsdyn.problem import Problem, as_arrays
 from nsdyn.status import Status
 from nsdyn.switch import switch
@@ -47,6 +48,7 @@ class Rollout(eqx.Module):
     status: Array
     t_stop: Array
     mode_stop: Array
+    effort: Effort
 
 
 def rollout(
@@ -81,11 +83,15 @@ def settings(problem, integrator, step, law, t_end, save_every, max_events) -> t
     if not isinstance(problem, Problem):
         raise ProblemError(f"problem: expected nsdyn.Problem(...), found {problem!r}")
     if not isinstance(integrator, AbstractIntegrator):
-        hint = "; wrap a smooth method: EventDriven(RK4())" if hasattr(integrator, "refresh") else ""
+        hint = "; wrap a smooth method: EventDriven(RK4())" if isinstance(integrator, AbstractSmoothMethod) else ""
         raise ProblemError(f"integrator: expected an integrator such as EventDriven(RK4()), found {integrator!r}{hint}")
     law = PostSwitchGradient() if law is None else law
     if not isinstance(law, AbstractLaw):
         raise ProblemError(f"law: expected an impulse law such as PostSwitchGradient(), found {law!r}")
+    reason = integrator.refuses(law, problem.constraint)
+    if reason is not None:
+        pair = f"{type(integrator).__name__} and {type(law).__name__}"
+        raise ProblemError(f"integrator and law: {pair} do not go together: {reason}. EventDriven(...) takes every law")
     for name, value in (("step", step), ("t_end", problem.t_end if t_end is None else t_end)):
         if isinstance(value, jax.core.Tracer):
             raise ProblemError(f"{name}: expected a plain number, found a traced value; the grid is static")
@@ -128,4 +134,5 @@ def _collect(model, state, log, rows, grid, p) -> Rollout:
         status=state.status,
         t_stop=jnp.where(ok, grid.t_end, jnp.minimum(state.t_stop, lost)),
         mode_stop=jnp.where(ok, state.point.mode, state.mode_stop),
+        effort=state.effort,
     )

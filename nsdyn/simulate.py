@@ -145,11 +145,16 @@ def _finished(out: Rollout, problem, integrator, law, grid: Grid) -> Trajectory:
         t_end=grid.t_end,
         params=plain(problem.params),
         has_potential=problem.system.potential is not None,
+        iterations=int(out.effort.total),
+        iterations_worst=int(out.effort.worst),
         nsdyn_version=__version__,
     )
     if status is Status.OK:
         return trajectory
     mode = out.mode_stop.tolist()
     text = f"{problem.name}: stopped at t = {t:.9g} in mode {mode} ({status.name}): {MESSAGES[status]}."
+    if status is Status.NOT_CONVERGED:
+        effort = f"{int(out.effort.worst)} iterations the last change was {float(out.effort.change):.3g} times what is allowed"
+        text += f" After {effort}."
     text += f" The error's .partial holds the {good} rows until then"
     raise SimulationError(text, status=status, t=t, mode=mode, partial=trajectory)

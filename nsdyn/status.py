@@ -16,6 +16,10 @@ class Status(IntEnum):
     NOT_CONVERGED = 9
     LAW_VIOLATES = 10
     CONSTRAINTS_LOST = 11
+    CUT_LOCUS = 12
+    RANK_CHANGES = 13
+    ENERGY_GAIN = 14
+    BAD_POSITION = 15
 
 
 MESSAGES = {
@@ -23,7 +27,9 @@ MESSAGES = {
     Status.NONFINITE: "the state became infinite or NaN. Try a smaller step; look for a singular mass matrix or constraint",
     Status.LEADS_BACK: (
         "the velocity after a switch leads straight back through the switching surface (Z v+ has the wrong sign). "
-        "Try another law, a switching function transversal to the motion, or latch=True for a capture"
+        "Try another law, a switching function transversal to the motion, or latch=True for a capture. Laws that see "
+        "subspaces, such as GrassmannMidGradient, take a corner that turns by more than 90 degrees for its supplement and "
+        "send the point back"
     ),
     Status.TOO_MANY_SWITCHES: (
         "more switches than allowed inside one step: switching times accumulate (Zeno) or two modes chatter. "
@@ -48,5 +54,18 @@ MESSAGES = {
         "the constraints are no longer satisfied (|g| grew large): they may have no solution any more, be singular here, or "
         "drift without projection. Try a smaller step, EventDriven(..., project=True), or look at the constraints"
     ),
+    Status.CUT_LOCUS: (
+        "constraints before and after a switch are orthogonal in the metric of the law (a principal angle of 90 degrees), so "
+        "two ways lead from the one gradient to the other and the law cannot choose. Try PostSwitchGradient"
+    ),
+    Status.RANK_CHANGES: (
+        "the number of independent constraints changes at a switch, and a gradient between those before and after is not "
+        "defined. Where constraints are added try PostSwitchGradient or MuellerTransition"
+    ),
+    Status.ENERGY_GAIN: (
+        "position E < 1/2 of the impulse between the gradients makes kinetic energy out of nothing. Take E >= 1/2, or say "
+        "allow_energy_gain=True"
+    ),
+    Status.BAD_POSITION: "position E of the impulse lies outside [0, 1], which is from the old gradient to the new one",
     Status.NOT_CONVERGED: "the Newton iteration of a step did not converge. Try a smaller step",
 }

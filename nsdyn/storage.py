@@ -137,7 +137,7 @@ def _trajectory(variables: dict, metadata: dict) -> Trajectory:
 
     rows = {name: array(variable) for name, variable in ROW_VARIABLES.items()}
     events = EventTable(**{name: array(variable) for name, variable in EVENT_VARIABLES.items()})
-    about = {name: metadata[name] for name in METADATA}
+    about = {name: metadata[name] for name in METADATA if name in metadata}  # older files know of no iterations
     return Trajectory(**rows, events=events, params=_decode(metadata["params"]), **about)
 
 

@@ -6,65 +6,98 @@ Rows that only disappear leave the velocity unchanged. A contact that bounces op
 its rate removed in the mass metric.
 """
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax.numpy as jnp
 
 from nsdyn.constraint import NO_MODE
-from nsdyn.law import AbstractLaw, persistent
+from nsdyn.law import AbstractLaw, Jump, Switch
 from nsdyn.log import Record
 from nsdyn.model import Model, Point, project_velocity
+from nsdyn.reaction import Reaction
 from nsdyn.status import Status
 
 MEET = 1e-6
 OBEY = 1e-6
 
 
+class Impulse(NamedTuple):
+    """What the law answers at a switch, whether it acts at all, its objection, and how well v+ obeys the new rows."""
+
+    jump: Jump
+    acts: jnp.ndarray
+    objection: jnp.ndarray
+    obeyed: jnp.ndarray
+    M: jnp.ndarray
+
+
+def impulse(model: Model, before: Point, here: Reaction, v, law: AbstractLaw, p) -> Impulse:
+    """The law on the velocity v, from the mode of `before` to the mode of `here`, at the configuration of `here`."""
+    q, t = here.point.q, here.point.t
+    G_before = model.jacobian(q, v, t, p, before.mode, before.held)
+    on_before = model.live(q, t, p, before.mode)
+    gt = here.psi(jnp.zeros_like(v))
+    M = model.system.mass(q, p)
+    switch = Switch.of(M, G_before, here.G, v, gt, None, on_before, here.live, here.solve)
+    jump = law.decide(switch)
+    # A row that stays but is driven at another speed is as good as new.
+    size = jnp.abs(here.G) @ jnp.abs(v)
+    moved = jnp.abs(here.G @ v + gt) > OBEY * (size + jnp.abs(gt))
+    acts = jnp.any(here.live & (moved | ~switch.kept))
+    after = jnp.where(acts, jump.v_after, v)
+    speed = jnp.abs(v) + jnp.abs(after)
+    obeyed = jnp.abs(here.G @ after + gt) <= OBEY * (jnp.abs(here.G) @ speed + jnp.max(speed))
+    objection = jnp.where(acts, law.objection(switch), Status.OK)
+    return Impulse(Jump(after, jnp.where(acts, jump.Lam, 0.0), jump.direction), acts, objection, obeyed, M)
+
+
 def switch(model: Model, point: Point, fired, law: AbstractLaw, p) -> tuple[Point, Record, jnp.ndarray]:
     """The point after the switch, its record and a status."""
     after = model.after(fired, point, p)
-    args = (point.q, point.v, point.t, p)
-    G_before = model.jacobian(*args, point.mode, point.held)
-    G_after = model.jacobian(*args, after.mode, after.held)
-    on_before = model.live(point.q, point.t, p, point.mode)
-    on_after = model.live(point.q, point.t, p, after.mode)
-    gt = model.psi(point.q, jnp.zeros_like(point.v), point.t, p, after.mode, after.held)
-    M = model.system.mass(point.q, p)
-    solve = model.system.solver(point.q, p)
-    jump = law.jump(M, G_before, G_after, point.v, gt, None, on_before, on_after, solve)
-    # A row that stays but is driven at another speed is as good as new.
-    residual = jnp.abs(G_after @ point.v + gt)
-    moved = residual > OBEY * (jnp.abs(G_after) @ jnp.abs(point.v) + jnp.abs(gt))
-    acts = jnp.any(on_after & (moved | ~persistent(G_before, G_after, on_before, on_after)))
-    v = jnp.where(acts, jump.v_after, point.v)
-    Lam = jnp.where(acts, jump.Lam, 0.0)
-    landed = eqx.tree_at(lambda x: x.v, after, v)
-    if model.settles:
-        landed = eqx.tree_at(lambda x: x.mode, landed, model.settle(point, after, v, p))
-        v, rest = project_velocity(model, landed, p)
-        landed, Lam = eqx.tree_at(lambda x: x.v, landed, v), Lam + rest
-    kinetic = lambda v: 0.5 * jnp.sum(v * (M @ v))
-    record = Record(
-        t=point.t,
-        mode_before=point.mode,
-        mode_after=landed.mode,
-        q=point.q,
-        v_before=point.v,
-        v_after=v,
-        Lam=Lam,
-        direction=jump.direction,
-        kinetic_before=kinetic(point.v),
-        kinetic_after=kinetic(v),
-    )
-    # Settling only takes rows away, so G_after serves for the landed point too.
-    allowed = OBEY * (jnp.abs(G_after) @ (jnp.abs(point.v) + jnp.abs(v)) + jnp.max(jnp.abs(point.v) + jnp.abs(v)))
-    return landed, record, _status(model, landed, p, jnp.abs(G_after @ v + gt) <= allowed)
-
-
-def _status(model, point, p, obeyed):
-    live = model.live(point.q, point.t, p, point.mode)
-    gap = jnp.where(live, model.rows(point.q, point.t, p, point.mode, point.held), 0.0)
+    found = impulse(model, point, Reaction(model, after, p), point.v, law, p)
+    landed, Lam = settled(model, point, after, found.jump, p)
+    # Settling only takes rows away, so what the law obeyed serves for the landed point too.
+    code = status(model, landed, p, found)
+    gap = jnp.where(_live(model, landed, p), model.rows(point.q, point.t, p, landed.mode, landed.held), 0.0)
     meets = jnp.max(jnp.abs(gap), initial=0.0) <= MEET * jnp.maximum(1.0, jnp.max(jnp.abs(point.q)))
-    lost = jnp.any(point.mode == NO_MODE)
-    obeys = jnp.all(~live | obeyed)
+    code = jnp.where((code == Status.NO_MODE) | meets, code, Status.DO_NOT_MEET)
+    return landed, record(point, landed, Lam, found), code
+
+
+def settled(model: Model, before: Point, after: Point, jump: Jump, p):
+    """The point after the impulse, with contacts settled, and all the impulse that took it there."""
+    landed = eqx.tree_at(lambda x: x.v, after, jump.v_after)
+    if not model.settles:
+        return landed, jump.Lam
+    landed = eqx.tree_at(lambda x: x.mode, landed, model.settle(before, after, jump.v_after, p))
+    v, rest = project_velocity(model, landed, p)
+    return eqx.tree_at(lambda x: x.v, landed, v), jump.Lam + rest
+
+
+def record(before: Point, landed: Point, Lam, found: Impulse) -> Record:
+    kinetic = lambda v: 0.5 * jnp.sum(v * (found.M @ v))
+    return Record(
+        t=before.t,
+        mode_before=before.mode,
+        mode_after=landed.mode,
+        q=before.q,
+        v_before=before.v,
+        v_after=landed.v,
+        Lam=Lam,
+        direction=found.jump.direction,
+        kinetic_before=kinetic(before.v),
+        kinetic_after=kinetic(landed.v),
+    )
+
+
+def _live(model, point, p):
+    return model.live(point.q, point.t, p, point.mode)
+
+
+def status(model: Model, landed: Point, p, found: Impulse):
+    """What is wrong with a switch, apart from constraints that do not meet."""
+    lost = jnp.any(landed.mode == NO_MODE)
+    obeys = jnp.all(~_live(model, landed, p) | found.obeyed)
     code = jnp.where(obeys, Status.OK, Status.LAW_VIOLATES)
-    return jnp.where(lost, Status.NO_MODE, jnp.where(meets, code, Status.DO_NOT_MEET))
+    return jnp.where(lost, Status.NO_MODE, jnp.where(found.objection != Status.OK, found.objection, code))

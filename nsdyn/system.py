@@ -69,6 +69,17 @@ class System(eqx.Module):
     def rate(self, q, v, p):
         return v if self.kinematics is None else self.kinematics(q, v, p)  # (1)
 
+    def moved(self, q, dx, p):
+        """The configuration reached from q by the finite motion dx: q + dx, or with quasi-velocities the flow of q' =
+        kinematics(q, dx) over a unit of time, by one Runge-Kutta step (its error is of the fifth power of dx)."""
+        if self.kinematics is None:
+            return q + dx
+        k1 = self.rate(q, dx, p)
+        k2 = self.rate(q + 0.5 * k1, dx, p)
+        k3 = self.rate(q + 0.5 * k2, dx, p)
+        k4 = self.rate(q + k3, dx, p)
+        return q + (k1 + 2 * k2 + 2 * k3 + k4) / 6
+
     def forces(self, q, v, t, p, mode):
         if takes(self.force, 5) and not takes(self.force, 4):
             return self.force(q, v, t, p, mode)

@@ -113,6 +113,8 @@ class Trajectory:
     params: Any
     has_potential: bool  # whether `energy` is T + V; else it is T alone
     nsdyn_version: str
+    iterations: int = 0  # of Newton's method, in all steps; 0 for explicit methods
+    iterations_worst: int = 0  # the most in one step
 
     def __repr__(self):
         size = f"{len(self.t)} rows, n = {self.v.shape[1]}, m = {self.lam.shape[1]}, {_count(self.events)}"
@@ -151,7 +153,19 @@ class Trajectory:
         return _plot(self)
 
 
-METADATA = ("problem", "integrator", "law", "step", "save_every", "t0", "t_end", "has_potential", "nsdyn_version")
+METADATA = (
+    "problem",
+    "integrator",
+    "law",
+    "step",
+    "save_every",
+    "t0",
+    "t_end",
+    "has_potential",
+    "iterations",
+    "iterations_worst",
+    "nsdyn_version",
+)
 
 
 def plain(tree):

@@ -42,7 +42,8 @@ def trajectories(draw):
     finite = st.floats(allow_nan=False, allow_infinity=False)
     about = {name: draw(st.text(max_size=6)) for name in ("problem", "integrator", "law", "nsdyn_version")}
     about |= {name: draw(finite) for name in ("step", "t0", "t_end")}
-    about |= {"save_every": draw(st.integers(1, 2**60)), "has_potential": draw(st.booleans())}
+    about |= {name: draw(st.integers(1, 2**60)) for name in ("save_every", "iterations", "iterations_worst")}
+    about |= {"has_potential": draw(st.booleans())}
     return Trajectory(t=floats(rows), **values, events=events, params=draw(PARAMS), **about)
 
 

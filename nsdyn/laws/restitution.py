@@ -17,6 +17,10 @@ from nsdyn.law import AbstractLaw, Jump, Switch
 class Restitution(AbstractLaw):
     e: Any = eqx.field(converter=lambda x: jnp.asarray(x, float))
 
+    @property
+    def closes(self):
+        return False
+
     def decide(self, switch: Switch) -> Jump:
         approach = linalg.matvec(switch.G, switch.v) + switch.gt
         change = -(1.0 + jnp.where(switch.kept, 0.0, self.e)) * approach

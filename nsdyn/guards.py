@@ -1,0 +1,33 @@
+"""How guards change along the motion, and how large they may be by round-off alone."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from nsdyn.model import Model, Point
+
+ROUND_OFF = 1e-13
+
+
+def _with(point: Point, q, v, t) -> Point:
+    return eqx.tree_at(lambda x: (x.q, x.v, x.t), point, (q, v, t))
+
+
+def rates(model: Model, point: Point, a, lam, p, clock=1.0):
+    """d/dt of the guards with v' = a and t' = clock; multipliers count as constant."""
+    guards = lambda q, v, t: model.guards(_with(point, q, v, t), lam, p)
+    qdot = model.system.rate(point.q, point.v, p)
+    return jax.jvp(guards, (point.q, point.v, point.t), (qdot, a, jnp.full_like(point.t, clock)))[1]
+
+
+def noise(model: Model, point: Point, lam, p):
+    """|dg/dx| |x| times a few units in the last place."""
+    x = (point.q, point.v, point.t)
+    columns = jax.jacfwd(lambda x: model.guards(_with(point, *x), lam, p))(x)
+    sizes = [jnp.sum(jnp.abs(c) * jnp.abs(y)[None], axis=range(1, c.ndim)) for c, y in zip(columns, x, strict=True)]
+    return ROUND_OFF * sum(sizes) + jnp.finfo(float).tiny
+
+
+def by_force(model: Model, point: Point, lam, p):
+    """Which guards look at the multipliers."""
+    return jnp.any(jax.jacfwd(lambda lam: model.guards(point, lam, p))(lam) != 0, axis=1)
