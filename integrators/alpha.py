@@ -39,7 +39,7 @@ from jaxtyping import Array, Float
 from nsdyn.errors import ProblemError
 from nsdyn.formulations import lagrange
 from nsdyn.model import Model, Point
-from nsdyn.newton import NOISE, Effort
+from nsdyn.newton import NOISE, TOLERANCE, Effort
 from nsdyn.reaction import Reaction
 
 SHORTEST = 1e-13
@@ -137,9 +137,12 @@ class Move(NamedTuple):
     def per_v(self):
         return self.c.gamma * self.h * self.c.k
 
-    def noise(self, point: Point):
-        """What round-off in q and v leaves in accelerations that are found from g/h^2 and G v/h."""
-        return NOISE * (jnp.max(jnp.abs(point.q)) / self.per_q + jnp.max(jnp.abs(point.v)) / jnp.abs(self.per_v))
+    def noise(self, model: Model, point: Point, p):
+        """What round-off in q and v leaves in accelerations that are found from g/h^2 and G v/h, and what is nothing beside the
+        forces: accelerations may vanish."""
+        round_off = jnp.max(jnp.abs(point.q)) / self.per_q + jnp.max(jnp.abs(point.v)) / jnp.abs(self.per_v)
+        f = model.system.forces(point.q, point.v, point.t, p, point.mode)
+        return NOISE * round_off + TOLERANCE * jnp.max(jnp.abs(model.system.solver(point.q, p)(f)))
 
     def memory(self, dv, lam, effort) -> Memory:
         zero = jnp.zeros_like(dv)

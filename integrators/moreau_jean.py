@@ -4,14 +4,14 @@
     q_1 = q_0 + h [theta v_1 + (1 - theta) v_0] + U                                                                 (2)
     M U + G+^T nu = 0,  g+(q_1, t_1) = 0    with projection; without it U = 0                                       (3)
 
-f_0 and f_1 at the ends, G at q_1; M at q_1 beside G, at q_theta = q_0 + theta (q_1 - q_0) beside f. Reactions and impulses are one thing here, P; what is
-shown as lam is P/h. (1) is the impulse law on the free velocity
+f_0 and f_1 at the ends, G at q_1; M at q_1 beside G, at q_theta = q_0 + theta (q_1 - q_0) beside f. Reactions and impulses are
+one thing here, P; what is shown as lam is P/h. (1) is the impulse law on the free velocity
 
     vf = v_0 + h M^-1 [theta f_1 + (1 - theta) f_0]                                                                 (4)
 
-and without a switch the projection of vf onto the constraints. (1) and (3) are solved together ("combined projection"), with the
-unknowns v_1 and u = U/h. theta = 1/2 keeps the energy of linear systems, larger values dissipate. Of order 1; the constraints hold
-at velocity level, with projection at position level too: without it a gap of O(h) stays after every switch.
+and without a switch the projection of vf onto the constraints. (1) and (3) are solved together ("combined projection"), with
+the unknowns v_1 and u = U/h. theta = 1/2 keeps the energy of linear systems, larger values dissipate. Of order 1; the
+constraints hold at velocity level, with projection at position level too: without it a gap of O(h) stays after every switch.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ from nsdyn.contact import Contact
 from nsdyn.errors import ProblemError
 from nsdyn.formulations import lagrange
 from nsdyn.model import Point
-from nsdyn.newton import NOISE, Effort, newton
+from nsdyn.newton import NOISE, TOLERANCE, Effort, newton
 from nsdyn.reaction import Reaction
 
 
@@ -64,7 +64,8 @@ class MoreauJean(AbstractCapturing):
         f0 = model.system.forces(point.q, point.v, point.t, p, point.mode)
         args = (self.theta, model, point, f0, h, p, turn)
         x0 = jnp.concatenate([point.v + h * memory.a, jnp.zeros(n if self.projection else 0)])
-        noise = NOISE * (jnp.max(jnp.abs(point.v)) + jnp.max(jnp.abs(point.q)) / h)
+        push = h * jnp.max(jnp.abs(model.system.solver(point.q, p)(f0)))
+        noise = NOISE * (jnp.max(jnp.abs(point.v)) + jnp.max(jnp.abs(point.q)) / h) + TOLERANCE * push
         x, effort = newton(lambda x, args: x - _solved(x, *args)[0], x0, args, noise)
         _, jump, end, free, found = _solved(x, *args)
         return Step(end, Memory((end.v - point.v) / h, jump.Lam / h, effort), found, free)

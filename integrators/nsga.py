@@ -55,7 +55,7 @@ class NSGA(AbstractCapturing):
         corrected = self.variant != "decoupled" or turn is not None  # else g(q_0 + dx) = 0, so U = 0
         x0 = jnp.concatenate([memory.a, jnp.zeros(n if corrected else 0)])
         residual = lambda x, args: x - self._solved(x, *args)[0]
-        x, effort = newton(residual, x0, args, move.noise(point))
+        x, effort = newton(residual, x0, args, move.noise(model, point, p))
         _, lam, jump, end, found = self._solved(x, *args)
         free = move.velocity(x[:n])
         return Step(end, move.memory(x[:n], lam + jump.Lam / move.h, effort), found, free)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from nsdyn import linalg
@@ -88,11 +89,22 @@ class AbstractLaw(eqx.Module):
 
         Raises ProblemError where the law objects; inside traced code nothing can raise, and `objection` is to be asked.
         """
-        switch = Switch.of(M, G_before, G_after, v_before, gt_after, U, on_before, on_after, solve)
-        code = self.objection(switch)
+        arguments = (M, G_before, G_after, v_before, gt_after, U, on_before, on_after)
+        if solve is None and not any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((self, arguments))):
+            code, jump = _compiled(self, [None if x is None else np.asarray(x) for x in arguments])
+        else:
+            switch = Switch.of(*arguments, solve)
+            code, jump = self.objection(switch), self.decide(switch)
         if not isinstance(code, jax.core.Tracer) and code != Status.OK:
             raise ProblemError(f"{type(self).__name__}: {MESSAGES[Status(int(code))]}")
-        return self.decide(switch)
+        return jump
+
+
+@eqx.filter_jit
+def _compiled(law, arguments):
+    """Objection and answer in one program: operation by operation the first call would take several times as long."""
+    switch = Switch.of(*arguments)
+    return jnp.asarray(law.objection(switch)), law.decide(switch)
 
 
 def _vector_size(name, v):

@@ -26,6 +26,7 @@ from nsdyn import linalg
 
 LIMIT = 16
 TOLERANCE = 1e-10  # relative, of the last change; every scheme has this one
+TINY = jnp.finfo(float).tiny
 NOISE = 100 * jnp.finfo(float).eps
 
 
@@ -50,7 +51,8 @@ class Effort(eqx.Module):
 
 
 def newton(residual: Callable, x0: Float[Array, " n"], args: Any, noise) -> tuple[Float[Array, " n"], Effort]:
-    """The solution of residual(x, args) = 0 from x0. `noise` is the size that round-off alone gives to a change of x."""
+    """The solution of residual(x, args) = 0 from x0. `noise` is a change of x that does not count, because
+    round-off alone makes it or because what x is the balance of is so much larger."""
     fixed = jax.tree.map(lambda a: jax.lax.stop_gradient(a) if eqx.is_inexact_array(a) else a, args)
     x0, noise = jax.lax.stop_gradient((x0, noise))
 
@@ -59,7 +61,7 @@ def newton(residual: Callable, x0: Float[Array, " n"], args: Any, noise) -> tupl
         push = lambda dx: jax.jvp(lambda x: residual(x, fixed), (x,), (dx,))
         r, J = jax.vmap(push, out_axes=(None, -1))(jnp.eye(x.shape[0]))
         dx = linalg.eliminate(J, r)  # (1)
-        return x - dx, J, n + 1, jnp.max(jnp.abs(dx)) / (TOLERANCE * jnp.max(jnp.abs(x)) + noise)
+        return x - dx, J, n + 1, jnp.max(jnp.abs(dx)) / (TOLERANCE * jnp.max(jnp.abs(x)) + noise + TINY)
 
     start = (x0, jnp.eye(x0.shape[0]), jnp.zeros((), int), jnp.full((), jnp.inf))
     x, J, count, change = jax.lax.while_loop(lambda c: (c[3] > 1.0) & (c[2] < LIMIT), iterate, start)

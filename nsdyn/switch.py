@@ -23,13 +23,12 @@ OBEY = 1e-6
 
 
 class Impulse(NamedTuple):
-    """What the law answers at a switch, whether it acts at all, its objection, and how well v+ obeys the new rows."""
+    """What the law answers at a switch, whether it acts at all, its objection, and what it was asked about."""
 
     jump: Jump
     acts: jnp.ndarray
     objection: jnp.ndarray
-    obeyed: jnp.ndarray
-    M: jnp.ndarray
+    switch: Switch
 
 
 def impulse(model: Model, before: Point, here: Reaction, v, law: AbstractLaw, p) -> Impulse:
@@ -46,10 +45,8 @@ def impulse(model: Model, before: Point, here: Reaction, v, law: AbstractLaw, p)
     moved = jnp.abs(here.G @ v + gt) > OBEY * (size + jnp.abs(gt))
     acts = jnp.any(here.live & (moved | ~switch.kept))
     after = jnp.where(acts, jump.v_after, v)
-    speed = jnp.abs(v) + jnp.abs(after)
-    obeyed = jnp.abs(here.G @ after + gt) <= OBEY * (jnp.abs(here.G) @ speed + jnp.max(speed))
     objection = jnp.where(acts, law.objection(switch), Status.OK)
-    return Impulse(Jump(after, jnp.where(acts, jump.Lam, 0.0), jump.direction), acts, objection, obeyed, M)
+    return Impulse(Jump(after, jnp.where(acts, jump.Lam, 0.0), jump.direction), acts, objection, switch)
 
 
 def switch(model: Model, point: Point, fired, law: AbstractLaw, p) -> tuple[Point, Record, jnp.ndarray]:
@@ -57,7 +54,6 @@ def switch(model: Model, point: Point, fired, law: AbstractLaw, p) -> tuple[Poin
     after = model.after(fired, point, p)
     found = impulse(model, point, Reaction(model, after, p), point.v, law, p)
     landed, Lam = settled(model, point, after, found.jump, p)
-    # Settling only takes rows away, so what the law obeyed serves for the landed point too.
     code = status(model, landed, p, found)
     gap = jnp.where(_live(model, landed, p), model.rows(point.q, point.t, p, landed.mode, landed.held), 0.0)
     meets = jnp.max(jnp.abs(gap), initial=0.0) <= MEET * jnp.maximum(1.0, jnp.max(jnp.abs(point.q)))
@@ -76,7 +72,7 @@ def settled(model: Model, before: Point, after: Point, jump: Jump, p):
 
 
 def record(before: Point, landed: Point, Lam, found: Impulse) -> Record:
-    kinetic = lambda v: 0.5 * jnp.sum(v * (found.M @ v))
+    kinetic = lambda v: 0.5 * jnp.sum(v * (found.switch.M @ v))
     return Record(
         t=before.t,
         mode_before=before.mode,
@@ -98,6 +94,9 @@ def _live(model, point, p):
 def status(model: Model, landed: Point, p, found: Impulse):
     """What is wrong with a switch, apart from constraints that do not meet."""
     lost = jnp.any(landed.mode == NO_MODE)
-    obeys = jnp.all(~_live(model, landed, p) | found.obeyed)
+    G, gt = found.switch.G, found.switch.gt  # settling only takes rows away, so these serve for the landed point too
+    speed = jnp.abs(found.switch.v) + jnp.abs(landed.v)
+    obeyed = jnp.abs(G @ landed.v + gt) <= OBEY * (jnp.abs(G) @ speed + jnp.max(speed))
+    obeys = jnp.all(~_live(model, landed, p) | obeyed)
     code = jnp.where(obeys, Status.OK, Status.LAW_VIOLATES)
     return jnp.where(lost, Status.NO_MODE, jnp.where(found.objection != Status.OK, found.objection, code))

@@ -1,6 +1,7 @@
 """What the words on the command line mean: NAME=VALUE, NAME=LOW:HIGH:N, Restitution(e=0.5)."""
 
 import ast
+import dataclasses
 import difflib
 import inspect
 from collections.abc import Iterable
@@ -110,3 +111,17 @@ def signature(cls: type) -> str:
         default = parameter.default
         parts.append(parameter.name if default is parameter.empty else f"{parameter.name}={default!r}")
     return f"{cls.__name__}({', '.join(parts)})"
+
+
+def written(module: Any, defaults: bool = False) -> str:
+    """An integrator or a law as one would write it, the reverse of `built`; settings at their defaults on request only."""
+    parts = []
+    for field in dataclasses.fields(module):
+        value, required = getattr(module, field.name), field.default is dataclasses.MISSING
+        nested = dataclasses.is_dataclass(value)
+        text = written(value, defaults) if nested else repr(value.tolist() if hasattr(value, "tolist") else value)
+        if required and nested:
+            parts.append(text)
+        elif required or defaults or text != repr(field.default):
+            parts.append(f"{field.name}={text}")
+    return f"{type(module).__name__}({', '.join(parts)})" if parts else type(module).__name__
