@@ -74,7 +74,7 @@ class Search:
 
     def root(self, x: Place, guard) -> Place | None:
         """The point near x where rows and guard vanish; guard(x, s) gives its value and its gradient over (v, 1)."""
-        held = np.asarray(self.model.positional())
+        held = self.model.positional()
 
         def evaluate(q, t):
             y = x._replace(q=q, t=t)

@@ -200,7 +200,7 @@ def rows_at_start(report, model: Model, point: Point, p, s: Sample, names):
             finite(f"Problem(constraint=...), {what} of the row {names[i]}", value, " at q0, v0")
     contact = np.repeat([isinstance(part, Contact) for part in model.parts], model.heights)
     live = np.flatnonzero(s.live & ~np.asarray(contact, bool))  # contacts are closed within a tolerance
-    position = live[np.asarray(model.positional())[live]]
+    position = live[model.positional()[live]]
     _hold(report, "q0", s.g, position, model, point, p, s, names)
     _hold(report, "v0", s.psi, live, model, point, p, s, names)
     null = left_null(s.G[live], s.M)

@@ -22,7 +22,6 @@ whole unrolled step. Larger ones go to LAPACK's Cholesky.
 from collections.abc import Callable
 
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_factor, cho_solve
 from jaxtyping import Array, Bool, Float
 
 UNROLL = 5
@@ -52,8 +51,7 @@ def factor(a: Float[Array, "n n"], semidefinite: bool = False) -> Callable:
         return Unrolled(_entries(a), semidefinite)
     if semidefinite:
         return _masked_cholesky(a)
-    c = cho_factor(a, lower=True)
-    return lambda b: cho_solve(c, b)
+    return _cholesky(a)
 
 
 class Unrolled:
@@ -119,6 +117,13 @@ def _entries(a):
     return [[a[i, j] for j in range(a.shape[1])] for i in range(a.shape[0])]
 
 
+def _cholesky(a):
+    from jax.scipy.linalg import cho_factor, cho_solve  # takes a while to import, and small systems do without
+
+    c = cho_factor(a, lower=True)
+    return lambda b: cho_solve(c, b)
+
+
 def _masked_cholesky(a):
     """Cholesky of a with its dependent rows replaced by identity rows (their unknowns come out as zero)."""
     n = a.shape[0]
@@ -126,12 +131,12 @@ def _masked_cholesky(a):
     unit = a / scale[:, None] / scale[None, :]
     keep = _independent(unit)
     masked = jnp.where(keep[:, None] & keep[None, :], unit, jnp.eye(n, dtype=a.dtype))
-    c = cho_factor(masked, lower=True)
+    inverse = _cholesky(masked)
 
     def solve(b):
         column = (lambda w: w[:, None]) if b.ndim == 2 else (lambda w: w)
         rhs = jnp.where(column(keep), b / column(scale), 0.0)
-        return jnp.where(column(keep), cho_solve(c, rhs), 0.0) / column(scale)
+        return jnp.where(column(keep), inverse(rhs), 0.0) / column(scale)
 
     return solve
 

@@ -13,6 +13,7 @@ concatenation.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from nsdyn import linalg
@@ -102,10 +103,10 @@ class Model(eqx.Module):
             [c.rows(q, t, p, k, x) if c.positional else jnp.zeros(height) for (c, k, x), height in parts]
         )
 
-    def positional(self):
+    def positional(self) -> np.ndarray:
         """Which rows have a position level, shape (m,)."""
         pairs = zip(self.parts, self.heights, strict=True)
-        return jnp.concatenate([jnp.full(h, part.positional) for part, h in pairs] or [jnp.zeros(0, bool)])
+        return np.concatenate([np.full(h, part.positional) for part, h in pairs] or [np.zeros(0, bool)])
 
     def psi(self, q, v, t, p, mode, held):
         qdot = self.system.rate(q, v, p)
