@@ -18,7 +18,6 @@ from nsdyn.model import Model
 from nsdyn.newton import Effort
 from nsdyn.problem import Problem, as_arrays
 from nsdyn.status import Status
-from nsdyn.switch import switch
 
 MAX_EVENTS = 128
 
@@ -72,7 +71,7 @@ def rollout(
     t = jnp.asarray(grid.t0, float)
     model = Model.of(problem.system, problem.constraint, q, v, t, p)
     state = integrator.start(model, model.start(q, v, t, p), jnp.asarray(grid.step), p)
-    log = _empty_log(model, state, law, p, max_events)
+    log = _empty_log(model, state, law, max_events)
 
     (state, log), rows = march(integrator, model, state, log, grid, law, p)
     return _collect(model, state, log, rows, grid, p)
@@ -108,9 +107,18 @@ def settings(problem, integrator, step, law, t_end, save_every, max_events) -> t
     return Grid(problem.t0, end, float(step), int(save_every)), law
 
 
-def _empty_log(model, state, law, p, capacity) -> Log:
-    fired = jnp.zeros(model.k, bool)
-    record = jax.eval_shape(lambda point, p: switch(model, point, fired, law, p)[1], state.point, p)
+def _empty_log(model, state, law, capacity) -> Log:
+    """A log for the records of `switch`. Of these only the law's answer has shapes of its own choice."""
+    point, m = state.point, model.m
+
+    def jump(v):
+        n = v.shape[0]
+        G, on = jnp.zeros((m, n)), jnp.zeros(m, bool)
+        return law.jump(jnp.eye(n), G, G, v, None, None, on, on, solve=lambda b: b)
+
+    _, Lam, direction = jax.eval_shape(jump, point.v)
+    energy = point.t
+    record = Record(point.t, point.mode, point.mode, point.q, point.v, point.v, Lam, direction, energy, energy)
     return Log.empty(record, capacity if model.k else 0)
 
 
