@@ -1,4 +1,4 @@
-"""How fast nsdyn is on this machine: the 3R pendulum beside the same method written by hand in C.
+"""How fast nsdyn is on this machine: the 3R pendulum beside the same method written by hand in C, and implicit steps.
 
 Both run in the same minute, in turn, and the least time of several counts; compilation is counted apart. The C program
 is compiled here and now with the machine's `cc`; it computes on one core and keeps the end states only. nsdyn keeps
@@ -31,6 +31,7 @@ T_END = 2.0
 SINGLE_STEP, BATCH_STEP = 1e-4, 1e-3
 BATCH, BATCH_ROWS = 1000, 20
 MAX_EVENTS = 16
+WHEEL_STEP = 1e-3
 LONG_STEPS, LONG_ROWS = 10_000_000, 1000
 
 START = """
@@ -60,6 +61,7 @@ def stages(quick: bool = False) -> dict[str, Callable[[], dict[str, Any]]]:
         "a batch": partial(_batch, yardstick, repeats, "batch"),
         "start": partial(_start, 1 if quick else 2),
     }
+    found["an implicit step"] = partial(_implicit, repeats)
     return found if quick else found | {"a sweep": partial(_batch, yardstick, repeats, "sweep"), "memory": _memory}
 
 
@@ -166,6 +168,32 @@ def _batch(yardstick: Yardstick, repeats: int, name: str) -> dict:
     return {name: result | {"step": BATCH_STEP, "save_every": BATCH_ROWS}}
 
 
+@eqx.filter_jit
+def _wheel(problem, scheme, q0):
+    return nsdyn.rollout(problem, scheme, step=WHEEL_STEP, q0=q0, save_every=10, max_events=MAX_EVENTS)
+
+
+def _implicit(repeats: int) -> dict:
+    """A step of NSGA beside a step of event-driven RK4, both on the wheel over the pothole, in turn."""
+    problem = problems.get("wheel_over_pothole")
+    schemes = {"nsga": integrators.NSGA(), "rk4": integrators.EventDriven(integrators.RK4())}
+    found: dict[str, Any] = {"step": WHEEL_STEP}
+    runs = {}
+    for name, scheme in schemes.items():
+        began = time.perf_counter()
+        runs[name] = _wheel.lower(problem, scheme, problem.q0).compile()
+        found[f"{name}_compile_s"] = time.perf_counter() - began
+    steps, best = round(problem.t_end / WHEEL_STEP), dict.fromkeys(schemes, np.inf)
+    for _ in range(4 * repeats):  # a run takes a millisecond
+        for name, scheme in schemes.items():
+            began = time.perf_counter()
+            out = jax.block_until_ready(runs[name](problem, scheme, problem.q0))
+            best[name] = min(best[name], time.perf_counter() - began)
+            found[f"{name}_iterations"] = float(out.effort.total) / steps
+    found |= {f"{name}_us_per_step": 1e6 * seconds / steps for name, seconds in best.items()}
+    return {"wheel": found | {"ratio": best["nsga"] / best["rk4"]}}
+
+
 # Whole processes
 
 
@@ -222,6 +250,13 @@ def rows(results: dict[str, Any]) -> list[tuple[str, str, str, str]]:
                 table.append((f"{head}: C, us per step", f"{found['c_us_per_step']:.3g}", "", ""))
                 table.append((f"{head}: ratio to C", f"{found['ratio']:.3g}", target, aim))
             table.append((f"{head}: compilation [s]", f"{found['compile_s']:.3g}", "", ""))
+    if found := results.get("wheel"):
+        head = f"wheel over pothole, h = {found['step']:g} s"
+        for name, title in (("rk4", "event-driven RK4"), ("nsga", "NSGA")):
+            table.append((f"{head}: {title}, us per step", f"{found[f'{name}_us_per_step']:.3g}", "", ""))
+            table.append((f"{head}: {title}, compilation [s]", f"{found[f'{name}_compile_s']:.3g}", "", ""))
+        table.append((f"{head}: NSGA, Newton iterations per step", f"{found['nsga_iterations']:.3g}", "", ""))
+        table.append((f"{head}: NSGA, ratio to RK4", f"{found['ratio']:.3g}", "<= 12", ""))
     if found := results.get("start"):
         table.append(("interpreter to finished trajectory, empty cache [s]", f"{found['cold_s']:.3g}", "<= 8", ""))
         table.append(("interpreter to finished trajectory, filled cache [s]", f"{found['warm_s']:.3g}", "<= 4", ""))
