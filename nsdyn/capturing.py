@@ -4,7 +4,8 @@ Mode selection of one step from the point 0 to the point 1:
 
     take the step in the old mode; a guard below zero at its end fires                                              (1)
     take it again as a switching step: the constraints of the new mode, the impulse law between old and new         (2)
-    if a guard that fired is below zero after that as well, keep (1): the switch comes a step later                 (3)
+    if a guard that fired is below zero after that as well, keep (1): the switch comes a step later, or there is none
+    at all, as where a track turns back by more than 90 degrees, and the run ends                                   (3)
 
 (1) stands for the look at the predictor that is usual; the converged step of the old mode is the better predictor, and it is
 there already when nothing switches. After a switching step methods with memory start anew in the new mode, except the classical
@@ -116,10 +117,13 @@ class AbstractCapturing(AbstractIntegrator):
             end, new, code = self._turned(model, state, turn, fired, t_next, p)
             fell = _fallen(state.guard, end.guard) & ~turn.active & (end.status == Status.OK)
             depth = SLACK * (jnp.abs(state.guard) + jnp.abs(smooth.guard))
-            go = turn.active & ~jnp.any(fired & (end.guard < -depth))  # (3)
+            contradicted = turn.active & fired & (end.guard < -depth)
+            go = turn.active & ~jnp.any(contradicted)  # (3)
+            stuck = jnp.any(contradicted & (state.guard < -depth))  # the step before has kept the old mode already
             code = jnp.where(log.count >= log.capacity, Status.LOG_FULL, code)
             end = end.stopped(go & (code != Status.OK), code, start)
             end = jax.tree.map(lambda a, b: jnp.where(turn.active & ~go, b, a), end, smooth)
+            end = end.stopped(stuck, Status.LEADS_BACK, start)
             again = jnp.any(fell)
             after = model.after(fell, end.point, p)
             turn = Turn(after.mode, after.held, law, again)

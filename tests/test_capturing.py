@@ -133,6 +133,14 @@ def test_index_3_rings():
     assert np.ptp([s[-1] for s in speed]) > 0.1  # where the corner falls decides, not the law
 
 
+def test_a_corner_that_turns_back_ends_the_run():
+    """Beyond the tip of the wedge neither line is there: no mode agrees with its own switching function."""
+    problem = problems.point_on_track(shape="wedge", g=0.0, t_end=0.5)
+    out = nsdyn.rollout(problem, NSGA(), step=STEP, law=laws.GrassmannMidGradient())
+    assert Status(int(out.status)) is Status.LEADS_BACK
+    assert abs(float(out.t_stop) - 0.125) < 2.5 * STEP
+
+
 def test_a_step_too_long_for_newton_ends_with_time_and_size_and_keeps_what_it_had():
     def sinking(q, t, p):
         return q[0] ** 2 + t - 1.004  # no solution after t = 1.004
