@@ -56,6 +56,8 @@ class GeneralizedAlpha(AbstractCapturing, AbstractSmoothMethod):
     def refuses(self, law, parts):
         if not law.closes:
             return "the classical schemes impose the new constraints on the step in which they switch; nothing rebounds"
+        if any(part.settles for part in parts):
+            return "without a velocity jump a contact neither closes nor opens as it should"
         return super().refuses(law, parts)
 
     def init(self, model, point, p):

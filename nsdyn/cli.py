@@ -1,4 +1,4 @@
-"""The command line: `nsdyn list`, `run`, `sweep`, `figures`, `bench`.
+"""The command line: `nsdyn list`, `run`, `compare`, `sweep`, `figures`, `bench`.
 
 Exit codes: 0 all went well, 1 a run stopped early, 2 the input was wrong. Messages go to stderr. What takes long to
 import is imported inside the commands, so that help comes at once.
@@ -17,8 +17,10 @@ from nsdyn.console import (
     first_sentence,
     progress,
     reported,
+    show_comparison,
     show_end,
     show_events,
+    show_pairs,
     show_statuses,
     show_table,
     sweep_variables,
@@ -38,6 +40,10 @@ app = typer.Typer(
 ProblemName = Annotated[str, typer.Argument(metavar="PROBLEM", help="A name from `nsdyn list`.")]
 LawText = Annotated[str, typer.Option("--law", help="Impulse law, with settings as in Python: 'Restitution(e=0.5)'.")]
 MethodText = Annotated[str, typer.Option("--integrator", help="Integrator, with settings: 'RK4(formulation=minimal)'.")]
+Methods = Annotated[
+    list[str], typer.Option("--integrator", help="Integrator, with settings; repeatable. None: a set of seven.")
+]
+Laws = Annotated[list[str], typer.Option("--law", help="Impulse law; repeatable. None: PostSwitchGradient.")]
 Formulation = Annotated[str, typer.Option(help="Shorthand for RK4: lagrange, projected or minimal.")]
 Settings = Annotated[list[str], typer.Option("--set", metavar="NAME=VALUE", help="Problem parameter; repeatable.")]
 Ranges = Annotated[list[str], typer.Option("--vary", metavar="NAME=LOW:HIGH:N", help="Range of values; repeatable.")]
@@ -56,12 +62,17 @@ def main(version: Annotated[bool, typer.Option("--version", help="Show the versi
         raise typer.Exit
 
 
-@app.command("list", epilog="Example: nsdyn list")
-def list_() -> None:
+@app.command("list", epilog="Example: nsdyn list --pairs")
+def list_(
+    pairs: Annotated[bool, typer.Option("--pairs", help="Show which integrator takes which law instead.")] = False,
+) -> None:
     """Show all problems, integrators, laws and studies."""
     with reported():
         from nsdyn import problems, studies
 
+        if pairs:
+            _list_pairs()
+            return
         show_table("problems", ("name", "description"), [(n, problems.summary(n)) for n in problems.names()])
         for title, known in (("integrators", _integrators()), ("laws", _laws())):
             rows = [(words.signature(cls), first_sentence(cls)) for cls in known.values()]
@@ -100,6 +111,44 @@ def run(
         if plot is not None:
             _draw(trajectory, plot)
             print(f"wrote {plot}")
+
+
+@app.command(
+    epilog="Example: nsdyn compare point_on_track --integrator NSGA --integrator RK4 --step 1e-2 --out compared"
+)
+def compare(
+    problem: ProblemName,
+    integrator: Methods = [],  # noqa: B006
+    law: Laws = [],  # noqa: B006
+    step: Step = 1e-3,
+    t_end: EndTime = None,
+    save_every: Annotated[int, typer.Option(help="Steps between rows.")] = 1,
+    settings: Settings = [],  # noqa: B006
+    reference: Annotated[str, typer.Option(help="Integrator to compare with, or none.")] = "EventDriven(RK4)",
+    refine: Annotated[int, typer.Option(help="Steps of the reference in a step.")] = 8,
+    out: Annotated[Path | None, typer.Option(help="Folder for data, table and figures.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Compute again what is archived in --out already.")] = False,
+) -> None:
+    """Run integrators and laws side by side and show errors, residuals, energy, effort and times; exit code 1 if all
+    runs fail."""
+    with reported():
+        from nsdyn.studies import compare as comparison
+        from nsdyn.studies import compare_figures, compare_table
+
+        use_cache()
+        chosen = _problem(problem, settings)
+        methods = [_integrator(text, "") for text in integrator] or comparison.DEFAULTS
+        entries = comparison.pairs(methods, [_law(text) for text in law or ["PostSwitchGradient"]])
+        found = comparison.compare(
+            chosen, entries, step, t_end=t_end, save_every=save_every, folder=out, force=force, refine=refine,
+            reference=None if reference == "none" else _integrator(reference, ""),
+            progress=lambda names: progress(names, "running"),
+        )  # fmt: skip
+        show_comparison(compare_table.table(found))
+        if out is not None:
+            print("\n".join(str(file) for file in compare_figures.write(found, out)))
+        if not any(run.ok for run in found.runs):
+            raise typer.Exit(1)
 
 
 @app.command(epilog="Example: nsdyn sweep three_r_pendulum --vary m=80:140:7 --vary locks[0]=0.6:0.9:4 --out sweep.nc")
@@ -168,7 +217,7 @@ def bench(
     out: Annotated[Path | None, typer.Option(help="Write the measurements to this JSON file.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer repetitions, no memory test.")] = False,
 ) -> None:
-    """Time the 3R pendulum beside C on this machine; takes some minutes, with --quick one."""
+    """Time nsdyn on this machine: the 3R pendulum beside C, NSGA beside RK4; takes some minutes, with --quick two."""
     with reported():
         from nsdyn.studies import archive, benchmark
 
@@ -182,6 +231,14 @@ def bench(
         if out is not None:
             archive.write_json(out, {"results": results, "machine": benchmark.machine(), **archive.provenance()})
             print(f"wrote {out}")
+
+
+def _list_pairs() -> None:
+    from nsdyn.studies import pairs
+
+    use_cache()
+    show_pairs("integrators and laws, for constraints that switch and for Contact", pairs.pairs())
+    show_pairs("laws and kinds of switches: constraints are exchanged or added, a contact closes", pairs.switches())
 
 
 def _draw(trajectory: Any, path: Path) -> None:
@@ -223,10 +280,10 @@ def _law(text: str) -> Any:
 
 
 def _integrator(text: str, formulation: str) -> Any:
-    from nsdyn.integrator import AbstractSmoothMethod
+    from nsdyn.integrator import AbstractIntegrator
 
     known = _integrators()
     if formulation and text != "RK4":
         raise ProblemError(f"--formulation is for --integrator RK4 alone; give {text!r} its settings in parentheses")
     made = known["RK4"](formulation=formulation) if formulation else words.built("integrator", text, known)
-    return known["EventDriven"](made) if isinstance(made, AbstractSmoothMethod) else made
+    return made if isinstance(made, AbstractIntegrator) else known["EventDriven"](made)  # a smooth method needs it

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 PIPED_WIDTH = 120  # of tables that do not go to a terminal
+WIDE = 200  # of those with many columns: better long lines than broken ones
 
 
 @contextmanager
@@ -29,15 +30,24 @@ def reported() -> Iterator[None]:
         raise typer.Exit(1 if isinstance(error, SimulationError) else 2) from None
 
 
-def show_table(title: str, columns: tuple[str, ...], rows: Iterable[tuple], numbers: bool = False) -> None:
-    """An aligned table on stdout; all columns to the right if they are `numbers`."""
+def show_table(
+    title: str,
+    columns: tuple[str, ...],
+    rows: Iterable[tuple],
+    numbers: bool | Collection[int] = False,
+    width: int = PIPED_WIDTH,
+) -> None:
+    """An aligned table on stdout; all columns to the right if they are `numbers`, or those with these indices.
+    `width` is that of a table which does not go to a terminal."""
+    right = range(len(columns)) if numbers is True else numbers or ()
     table = Table(box=None, header_style="dim", pad_edge=False)
     for i, column in enumerate(columns):
-        table.add_column(column, no_wrap=i == 0 or numbers, overflow="fold", justify="right" if numbers else "left")
+        fixed = i == 0 or i in right
+        table.add_column(escape(column), no_wrap=fixed, overflow="fold", justify="right" if i in right else "left")
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
     console = Console()
-    console = console if console.is_terminal else Console(width=PIPED_WIDTH)
+    console = console if console.is_terminal else Console(width=width)
     console.print(title, style="bold", highlight=False, markup=False)
     console.print(table)
     console.print()
@@ -62,6 +72,40 @@ def show_end(trajectory: Any) -> None:
     events = "1 event" if count == 1 else f"{count} events"
     title = f"state at t = {t:g} (mode {mode}, energy {energy:.9g}, {events} until then)"
     show_table(title, ("i", "q", "v"), list(zip(range(len(q)), q, v, strict=True)), numbers=True)
+
+
+def show_comparison(table: Any) -> None:
+    """The table of a comparison and what its numbers are; in several parts where the terminal is narrow."""
+    console = Console()
+    limit = console.width if console.is_terminal else WIDE
+    names = [i for i, column in enumerate(table.head) if column in ("integrator", "law")]
+    lengths = [max(len(line) for line in f"{head}\n{rows}".split("\n")) + 2 for head, rows in _columns(table)]
+    parts: list[list[int]] = [[]]
+    for i in (i for i in range(len(lengths)) if i not in names):
+        if parts[-1] and sum(lengths[k] for k in (*names, *parts[-1], i)) > limit:
+            parts.append([])
+        parts[-1].append(i)
+    for k, part in enumerate(parts):
+        chosen = [*names, *part]
+        cells = lambda row, chosen=chosen: tuple(row[i] for i in chosen)
+        numbers = [k for k, i in enumerate(chosen) if i in part and table.head[i] != "status"]
+        show_table(table.title if k == 0 else "", cells(table.head), map(cells, table.rows), numbers, WIDE)
+    print("\n".join(table.notes))
+
+
+def _columns(table: Any) -> list[tuple[str, str]]:
+    """Head and cells, one to a line, of each column."""
+    return [(head, "\n".join(row[i] for row in table.rows)) for i, head in enumerate(table.head)]
+
+
+def show_pairs(title: str, table: Any) -> None:
+    """A table that is written for markdown, without its marks."""
+    plain = lambda cells: tuple(cell.replace("`", "") for cell in cells)
+    head = tuple(cell.replace("(", "\n(") for cell in plain(table.head))
+    show_table(title, head, map(plain, table.rows))
+    for i, note in enumerate(table.notes, 1):
+        print(f"({i}) {note}")
+    print("\n" * bool(table.notes), end="")
 
 
 def show_statuses(result: Any) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -48,7 +49,9 @@ class State(eqx.Module):
 
     def worked(self, effort: Effort, started) -> "State":
         """The state with the work of a step added; Newton's failure stops the trajectory where the step `started`."""
-        state = eqx.tree_at(lambda x: x.effort, self, self.effort.plus(effort))
+        running = self.status == Status.OK
+        total = jax.tree.map(lambda a, b: jnp.where(running, a, b), self.effort.plus(effort), self.effort)
+        state = eqx.tree_at(lambda x: x.effort, self, total)
         return state.stopped(effort.failed, Status.NOT_CONVERGED, started)
 
 

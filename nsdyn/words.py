@@ -4,7 +4,7 @@ import ast
 import dataclasses
 import difflib
 import inspect
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from nsdyn.errors import ProblemError
@@ -113,15 +113,16 @@ def signature(cls: type) -> str:
     return f"{cls.__name__}({', '.join(parts)})"
 
 
-def written(module: Any, defaults: bool = False) -> str:
-    """An integrator or a law as one would write it, the reverse of `built`; settings at their defaults on request only."""
+def written(module: Any, always: Collection[str] = ()) -> str:
+    """An integrator or a law as one would write it, the reverse of `built`: with the settings that are not at their
+    defaults, and with those of these names ("*": all)."""
     parts = []
     for field in dataclasses.fields(module):
         value, required = getattr(module, field.name), field.default is dataclasses.MISSING
         nested = dataclasses.is_dataclass(value)
-        text = written(value, defaults) if nested else repr(value.tolist() if hasattr(value, "tolist") else value)
+        text = written(value, always) if nested else repr(value.tolist() if hasattr(value, "tolist") else value)
         if required and nested:
             parts.append(text)
-        elif required or defaults or text != repr(field.default):
+        elif required or text != repr(field.default) or field.name in always or "*" in always:
             parts.append(f"{field.name}={text}")
     return f"{type(module).__name__}({', '.join(parts)})" if parts else type(module).__name__

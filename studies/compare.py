@@ -1,0 +1,345 @@
+"""Integrators and laws side by side on one problem: the runs. `compare_table` and `compare_figures` show them.
+
+All runs have the same grid; for each law there is a reference, by default event-driven RK4 with a smaller step. Over
+the rows the residuals of the live constraints of the current mode are found at three levels,
+
+    |g|,   |G v + g_t|,   |G v' + gamma|   with   v' = M^-1 (f - G^T lam)                                           (1)
+
+where lam is the reaction that the scheme reports. What a lock holds is taken from the record of the switch; the gap
+that a scheme without a position level leaves in the very step in which it locks does not show in |g|.
+"""
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from xarray import Dataset
+
+import nsdyn
+from nsdyn.check import check_start
+from nsdyn.errors import ProblemError, SimulationError
+from nsdyn.integrator import AbstractIntegrator
+from nsdyn.integrators import NSGA, RK4, EventDriven, GeneralizedAlpha, MoreauJean
+from nsdyn.law import AbstractLaw
+from nsdyn.model import Model
+from nsdyn.problem import Problem
+from nsdyn.rollout import MAX_EVENTS, settings
+from nsdyn.simulate import _finished, options
+from nsdyn.status import Status
+from nsdyn.studies import archive
+from nsdyn.trajectory import Trajectory, plain
+from nsdyn.words import written
+
+DEFAULTS = (
+    NSGA(),
+    MoreauJean(),
+    *(GeneralizedAlpha(index=index) for index in (1, 2, 3)),
+    EventDriven(RK4()),
+    EventDriven(GeneralizedAlpha(index=2)),
+)
+REFERENCE = EventDriven(RK4())
+REFINE = 8  # a power of two: then the rows of the reference are those of the runs to the last bit
+REPEATS, PATIENCE = 5, 2.0  # a run is timed that often, but not for longer than these seconds
+LEVELS = ("position", "velocity", "acceleration")
+CACHE_HIT = "/jax/compilation_cache/cache_hits"
+
+Entry = tuple[AbstractIntegrator, AbstractLaw]
+
+
+class Run(NamedTuple):
+    """One run. One that was refused has no data; `reason` says why it was, or why it stopped early."""
+
+    integrator: str
+    law: str
+    data: Dataset
+    reason: str = ""
+
+    @property
+    def refused(self) -> bool:
+        return "status" not in self.data
+
+    @property
+    def ok(self) -> bool:
+        return not self.refused and self.status is Status.OK
+
+    @property
+    def status(self) -> Status:
+        return Status(int(self.data.status))
+
+    @property
+    def has_rows(self) -> bool:
+        return "t" in self.data
+
+
+class Comparison(NamedTuple):
+    """All runs, and for each law its reference."""
+
+    problem: str
+    step: float
+    span: tuple[float, float]
+    runs: list[Run]
+    references: dict[str, Run]
+    reference_step: float
+
+    @property
+    def laws(self) -> list[str]:
+        return list(dict.fromkeys(run.law for run in self.runs))
+
+    @property
+    def integrators(self) -> list[str]:
+        return list(dict.fromkeys(run.integrator for run in self.runs))
+
+
+class _Job(NamedTuple):
+    """What is to be run, and what it is called."""
+
+    integrator: AbstractIntegrator
+    law: AbstractLaw
+    names: tuple[str, str]
+    step: float
+    save_every: int
+    is_reference: bool = False
+
+    @property
+    def title(self) -> str:
+        return ", ".join(("reference", *self.names[1:]) if self.is_reference else self.names)
+
+
+def pairs(integrators: Iterable[AbstractIntegrator], laws: Iterable[AbstractLaw]) -> list[Entry]:
+    """All combinations, law by law."""
+    integrators = list(integrators)
+    return [(integrator, law) for law in laws for integrator in integrators]
+
+
+def compare(
+    problem: Problem,
+    entries: Sequence[Entry],
+    step: float,
+    *,
+    t_end: float | None = None,
+    save_every: int = 1,
+    reference: AbstractIntegrator | None = REFERENCE,
+    refine: int = REFINE,
+    folder: str | Path | None = None,
+    force: bool = False,
+    progress: Callable[[list[str]], Iterable[str]] = iter,
+) -> Comparison:
+    """Run the (integrator, law) pairs and, for each law, the reference with the step step/refine (None: no reference).
+
+    With a `folder`, runs are archived in its subfolder data, and those archived with the same settings and version are
+    not computed again unless by `force`. A pair that cannot work and a run that stops early are part of the result.
+    """
+    _check(entries, reference, refine)
+    grid, _ = settings(problem, REFERENCE, step, None, t_end, save_every, MAX_EVENTS)
+    check_start(problem)
+    pairs = zip(entries, zip(*(_names(column) for column in zip(*entries, strict=True)), strict=True), strict=True)
+    jobs = [_Job(*entry, names, grid.step, grid.save_every) for entry, names in pairs]
+    if reference is not None:
+        finer = (grid.step / refine, grid.save_every * refine, True)
+        laws = {job.names[1]: job.law for job in jobs if _refusal(problem, job) is None}
+        jobs = [_Job(reference, law, (written(reference), name), *finer) for name, law in laws.items()] + jobs
+    todo = {job.title: job for job in jobs}
+    data = None if folder is None else Path(folder) / "data"
+    done = {title: _made(problem, todo[title], grid.t_end, data, force) for title in progress(list(todo))}
+    return Comparison(
+        problem=problem.name,
+        step=grid.step,
+        span=(grid.t0, grid.t_end),
+        runs=[done[title] for title, job in todo.items() if not job.is_reference],
+        references={run.law: run for title, run in done.items() if todo[title].is_reference},
+        reference_step=grid.step / refine,
+    )
+
+
+def _check(entries: Sequence[Entry], reference: Any, refine: int) -> None:
+    if not entries:
+        raise ProblemError("compare(entries=...): expected at least one pair (integrator, law)")
+    for integrator, law in entries:
+        if not isinstance(integrator, AbstractIntegrator) or not isinstance(law, AbstractLaw):
+            raise ProblemError(f"compare(entries=...): expected pairs (integrator, law), found {(integrator, law)!r}")
+    if reference is not None and not isinstance(reference, AbstractIntegrator):
+        raise ProblemError(f"compare(reference=...): expected an integrator or None, found {reference!r}")
+    if isinstance(refine, bool) or not isinstance(refine, int) or refine < 1:
+        raise ProblemError(f"compare(refine=...): expected a positive whole number, found {refine!r}")
+
+
+def _names(modules: Iterable[eqx.Module]) -> list[str]:
+    """Integrators or laws as one would write them, with the settings in which those of one class differ."""
+    found: dict[type, dict[str, set[str]]] = {}
+    for module in modules:
+        values = found.setdefault(type(module), {})
+        for field in dataclasses.fields(module):
+            values.setdefault(field.name, set()).add(repr(np.asarray(getattr(module, field.name))))
+    differ = {cls: [name for name, texts in values.items() if len(texts) > 1] for cls, values in found.items()}
+    return [written(module, differ[type(module)]) for module in modules]
+
+
+# One run
+
+
+def _made(problem: Problem, job: _Job, t_end: float, data: Path | None, force: bool) -> Run:
+    """The run of a job, from the archive if it is there."""
+    refusal = _refusal(problem, job)
+    if refusal is not None:
+        return Run(*job.names, Dataset(), refusal)
+    try:
+        found = _found(problem, job, t_end, data, force)
+    except ProblemError as error:  # what only shows when the program is made
+        return Run(*job.names, Dataset(), str(error))
+    return Run(*job.names, found, str(found.status.attrs["message"]))
+
+
+def _found(problem: Problem, job: _Job, t_end: float, data: Path | None, force: bool) -> Dataset:
+    if data is None:
+        variables = _computed(problem, job, t_end)
+        return Dataset({name: (value[0], np.asarray(value[1]), *value[2:]) for name, value in variables.items()})
+    name, described = _file_name(job), _described(problem, job, t_end)
+    if force or not archive.exists(data, name, described):
+        archive.write(data, name, _computed(problem, job, t_end), described)
+    return archive.read(data, name)[0]
+
+
+def _refusal(problem: Problem, job: _Job) -> str | None:
+    return job.integrator.refuses(job.law, problem.constraint)
+
+
+def _file_name(job: _Job) -> str:
+    return f"{'reference-' * job.is_reference}{slug(written(job.integrator))}--{slug(written(job.law))}"
+
+
+def slug(text: str) -> str:
+    """A text as part of a file name."""
+    return re.sub(r"[^\w.=]+", "-", text.replace("'", "")).strip("-")
+
+
+def _described(problem: Problem, job: _Job, t_end: float) -> dict[str, Any]:
+    """All that a run depends on. Functions count by name: who edits one says force."""
+    numbers = lambda tree: jax.tree.map(lambda x: np.asarray(x).tolist() if eqx.is_array(x) else x, tree)
+    text = lambda tree: eqx.tree_pformat(numbers(tree), width=10**6)
+    return {
+        "problem": problem.name,
+        "system": text(problem.system),
+        "constraint": text(problem.constraint),
+        "params": plain(problem.params),
+        "start": [problem.t0, problem.q0, problem.v0],
+        "t_end": t_end,
+        "step": job.step,
+        "save_every": job.save_every,
+        "integrator": written(job.integrator, always="*"),
+        "law": written(job.law, always="*"),
+    }
+
+
+def _rolled(problem, integrator, law, grid):
+    return nsdyn.rollout(problem, integrator, law=law, **options(grid, MAX_EVENTS))
+
+
+_program: Any = eqx.filter_jit(_rolled)
+
+
+def _computed(problem: Problem, job: _Job, t_end: float) -> dict[str, tuple]:
+    """Compile, run, time, and look at the result."""
+    grid, _ = settings(problem, job.integrator, job.step, job.law, t_end, job.save_every, MAX_EVENTS)
+    arguments = (problem, job.integrator, job.law, grid)
+    hits: list[str] = []
+    listen = lambda event, **_: hits.append(event) if event == CACHE_HIT else None
+    jax.monitoring.register_event_listener(listen)
+    began = time.perf_counter()
+    try:
+        program = _program.lower(*arguments).compile()
+    finally:
+        compile_time = time.perf_counter() - began
+        jax.monitoring.unregister_event_listener(listen)
+    times: list[float] = []
+    while len(times) < (1 if job.is_reference else REPEATS) and sum(times) < PATIENCE:
+        began = time.perf_counter()
+        out = jax.block_until_ready(program(*arguments))
+        times.append(time.perf_counter() - began)
+    status, message, t_stop = Status.OK, "", grid.t_end
+    try:
+        trajectory = _finished(out, problem, job.integrator, job.law, grid)
+    except SimulationError as error:
+        trajectory, status, t_stop = error.partial, error.status, error.t
+        message = str(error).partition(" The error's .partial")[0]
+    numbers = {
+        "t_stop": t_stop,
+        "iterations": trajectory.iterations,
+        "iterations_worst": trajectory.iterations_worst,
+        "compile_s": compile_time,
+        "from_cache": len(hits),
+        "run_s": min(times),
+    }
+    return {
+        "status": ((), int(status), {"message": message}),
+        **{name: ((), value) for name, value in numbers.items()},
+        **_rows(problem, trajectory),
+    }
+
+
+def _rows(problem: Problem, run: Trajectory) -> dict[str, tuple]:
+    """What is known row by row. Arrays without elements are left out: netCDF 3 cannot hold them."""
+    parts = tuple(f"part_{i}" for i in range(run.mode.ndim - 1))
+    found: dict[str, tuple] = {
+        "t": ("row", run.t),
+        "q": (("row", "coordinate"), run.q),
+        "v": (("row", "velocity"), run.v),
+        "lam": (("row", "constraint"), run.lam, {"long_name": "reaction lam (a force)"}),
+        "mode": (("row", *parts), run.mode),
+        "energy": ("row", run.energy, {"long_name": run.energy_name}),
+        "event_t": ("event", run.events.t, {"long_name": "times of the switches"}),
+    }
+    if len(run.t):
+        *levels, kinetic = residuals(problem, run)
+        found |= {f"residual_{level}": ("row", values) for level, values in zip(LEVELS, levels, strict=True)}
+        found["kinetic"] = ("row", kinetic)
+    return {name: value for name, value in found.items() if np.size(value[1])}
+
+
+def residuals(problem: Problem, run: Trajectory) -> tuple[np.ndarray, ...]:
+    """(1) and the kinetic energy over the rows of a run."""
+    model = Model.of(problem.system, problem.constraint, problem.q0, problem.v0, jnp.asarray(run.t0), problem.params)
+    rows = (*(jnp.asarray(x) for x in (run.t, run.q, run.v, run.lam, run.mode)), _held(model, problem, run))
+    return tuple(map(np.asarray, _levels(model, problem.params, rows)))
+
+
+@eqx.filter_jit
+def _levels(model: Model, p, rows):
+    system = model.system
+
+    def levels(t, q, v, lam, mode, held):
+        at = (q, v, t, p, mode, held)
+        live = model.live(q, t, p, mode)
+        G = jnp.where(live[:, None], model.jacobian(*at), 0.0)
+        a = system.solver(q, p)(system.forces(q, v, t, p, mode) - G.T @ lam)
+        three = model.rows(q, t, p, mode, held), model.psi(*at), G @ a + model.gamma(*at)  # (1)
+        most = lambda x: jnp.max(jnp.abs(jnp.where(live, x, 0.0)), initial=0.0)
+        return *map(most, three), system.kinetic(q, v, p)
+
+    return jax.vmap(levels)(*rows)
+
+
+def _held(model: Model, problem: Problem, run: Trajectory):
+    """What the constraints hold in each row, from the records of the switches."""
+    events = run.events
+    start = model.start(problem.q0, problem.v0, jnp.asarray(run.t0), problem.params)
+    held = [start.held]
+    for event in events:
+        modes = [model.split_mode(jnp.asarray(mode)) for mode in (event.mode_before, event.mode_after)]
+        changed = [bool(jnp.any(a != b)) for a, b in zip(*modes, strict=True)]
+        parts = zip(model.parts, changed, held[-1], strict=True)
+        held.append(tuple(c.hold(event.q, event.t, problem.params) if new else old for c, new, old in parts))
+    stacked = jax.tree.map(lambda *values: jnp.stack([jnp.asarray(x) for x in values]), *held)
+    return jax.tree.map(lambda x: x[passed(run.t, events.t)], stacked)
+
+
+def passed(t: np.ndarray, switches: np.ndarray) -> np.ndarray:
+    """How many switches lie before each row; a row at a switching instant, but for round-off, is one after it."""
+    slack = 1e-9 * np.min(np.diff(t), initial=np.inf) if len(t) > 1 else 0.0
+    return np.searchsorted(switches, t + slack, side="right")

@@ -1,0 +1,285 @@
+"""Integrators and laws side by side: the table, the files, what is refused, what stops; and who goes with whom."""
+
+import csv
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mechanisms import PARTICLE
+from typer.testing import CliRunner
+from xarray import Dataset
+
+import nsdyn
+from nsdyn import integrators, laws
+from nsdyn.cli import _integrator, _integrators, _laws, app
+from nsdyn.errors import ProblemError
+from nsdyn.status import Status
+from nsdyn.studies import archive, compare, compare_figures, compare_table, pairs
+from nsdyn.trajectory import EventTable, Trajectory
+from nsdyn.words import built, written
+
+README = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
+TRACK = {"a": 0.5, "l": 0.5, "g": 9.81}
+SCHEME, CLASSICAL = "MoreauJean", "GeneralizedAlpha(index=2)"
+# The corner, at t = 0.125, falls at a quarter of a step. The reference is one that compiles fast, not a good one.
+ARGUMENTS = (
+    *("compare", "point_on_track", "--step", "0.02", "--set", "l=0.5", "--t-end", "0.3"),
+    *("--integrator", SCHEME, "--integrator", CLASSICAL, "--reference", "MoreauJean(projection=False)"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_cache(monkeypatch):
+    """Commands must not change the settings of the process that runs the tests."""
+    monkeypatch.setattr("nsdyn.cli.use_cache", lambda: None)
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compared")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nsdyn.cli.use_cache", lambda: None)
+        return call(*ARGUMENTS, "--out", folder), folder
+
+
+def rows(text):
+    """The lines of the table, cut into cells."""
+    found = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()]
+    return {cells[0]: cells[1:] for cells in found if len(cells) > 10 and cells[0] != "integrator"}
+
+
+def test_table(compared):
+    result, _ = compared
+    assert result.exit_code == 0, result.stderr
+    table = rows(result.stdout)
+    assert list(table) == [SCHEME, CLASSICAL]
+    q, v, energy, left_out, position, velocity, acceleration, newton, events, compile_time, run_time, status = table[
+        SCHEME
+    ]
+    assert status == table[CLASSICAL][-1] == "OK"
+    assert (events, left_out) == ("1", "0")
+    assert 1e-6 < float(q) < 0.1 and 1e-6 < float(v) < 0.5 and 1e-6 < float(energy) < 0.1
+    assert float(position) < 1e-12 and float(velocity) < 1e-12
+    assert float(table[CLASSICAL][4]) > 1e-4  # index 2 leaves a gap in its switching step
+    assert float(table[CLASSICAL][6]) > 1.0 > float(acceleration)  # and its reactions ring
+    assert int(newton.split(" / ")[0]) >= 15
+    assert float(compile_time.rstrip("*")) > 0 and float(run_time) > 0
+    for note in (
+        "the reference MoreauJean(projection=False) with step 0.0025 ",
+        "not the exact solution",
+        "largest kinetic energy of the reference",
+    ):
+        assert note in result.stdout
+
+
+def test_files(compared):
+    result, folder = compared
+    names = {file.name for file in folder.iterdir() if file.is_file()}
+    figures = {f"{name}.{kind}" for name in ("states", "errors", "residuals") for kind in ("pdf", "png")}
+    assert names == figures | {"table.csv", "captions.txt"}
+    assert not [name for name in names if str(folder / name) not in result.stdout]
+    runs = {"MoreauJean", "GeneralizedAlpha-index=2", "reference-MoreauJean-projection=False"}
+    data = {f"{run}--PostSwitchGradient.{kind}" for run in runs for kind in ("nc", "json")}
+    assert {file.name for file in (folder / "data").iterdir()} == data
+    with open(folder / "table.csv", newline="", encoding="utf-8") as file:
+        table = list(csv.DictReader(file))
+    assert [line["integrator"] for line in table] == [SCHEME, CLASSICAL]
+    shown = [rows(result.stdout)[name][0] for name in (SCHEME, CLASSICAL)]
+    assert [f"{float(line['error_q']):.1e}" for line in table] == shown
+    assert "not the exact solution" in (folder / "captions.txt").read_text("utf-8")
+
+
+def test_what_is_refused_and_what_stops_are_rows():
+    elastic = ("--law", "Restitution(e=0.5)", "--integrator", "MoreauJean(projection=False)", "--integrator", CLASSICAL)
+    result = call("compare", "point_on_track", "--step", "0.02", *elastic, "--reference", "none")
+    assert result.exit_code == 1  # none came to its end
+    table = rows(result.stdout)
+    stopped = table["MoreauJean(projection=False)"]
+    assert stopped[-1] == "LAW_VIOLATES at t = 0.12 (1)"
+    assert stopped[:4] == ["-"] * 4 and float(stopped[5]) < 1e-12  # no reference; residuals of the rows until then
+    assert table[CLASSICAL] == ["-"] * 11 + ["refused (2)"]
+    assert "(1) LAW_VIOLATES: the velocity that the law gave" in result.stdout
+    assert "(2) the classical schemes impose" in result.stdout
+
+
+def test_rows_and_residuals(compared):
+    _, folder = compared
+    for name in ("MoreauJean--PostSwitchGradient", "GeneralizedAlpha-index=2--PostSwitchGradient"):
+        run = archive.read(folder / "data", name)[0]
+        a = TRACK["a"] * (run["mode"].values == 1)
+        (x, y), (vx, vy), lam = run.q.values.T, run.v.values.T, run.lam.values[:, 0]
+        ax, ay = a * lam, -TRACK["g"] - lam  # v' = f - G^T lam with G = (-a, 1)
+        for level, value in zip(compare.LEVELS, (y - a * (x - TRACK["l"]), vy - a * vx, ay - a * ax), strict=True):
+            np.testing.assert_allclose(run[f"residual_{level}"], np.abs(value), atol=1e-12)
+        np.testing.assert_allclose(run.kinetic, (vx**2 + vy**2) / 2)
+
+
+def test_runs_are_computed_once(compared, monkeypatch):
+    first, folder = compared
+
+    def fail(*_):
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(compare, "_computed", fail)
+    monkeypatch.setattr(compare_figures, "draw", lambda *_: [])
+    again = call(*ARGUMENTS, "--out", folder)
+    assert again.exit_code == 0
+    assert rows(again.stdout) == rows(first.stdout)  # times are those of the first run
+    for arguments in (("--force",), ("--set", "m=2"), ("--step", "0.01"), ("--refine", 4)):
+        assert "computed again" in str(call(*ARGUMENTS, "--out", folder, *arguments).exception)
+    monkeypatch.setattr(nsdyn, "__version__", "99")
+    assert "computed again" in str(call(*ARGUMENTS, "--out", folder).exception)
+
+
+def test_exit_code_1_if_nothing_ran(tmp_path):
+    integrator = ("--integrator", "GeneralizedAlpha", "--integrator", "GeneralizedAlpha(rho_inf=0.5)")
+    result = call("compare", "point_on_track", *integrator, "--law", "Restitution(e=0.5)", "--out", tmp_path)
+    assert result.exit_code == 1
+    assert "GeneralizedAlpha(rho_inf=0.8)" in result.stdout  # told from the other
+    assert "there is no reference" in result.stdout
+    assert {file.name for file in tmp_path.iterdir()} == {"table.csv", "captions.txt"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("point_on_trak",), "did you mean 'point_on_track'"),
+        (("point_on_track", "--integrator", "NSGB"), "did you mean 'NSGA'"),
+        (("point_on_track", "--law", "Restitution"), "Restitution"),
+        (("point_on_track", "--reference", "RK5"), "did you mean 'RK4'"),
+        (("point_on_track", "--step", "-1"), "step"),
+        (("point_on_track", "--refine", "0"), "refine"),
+    ],
+)
+def test_bad_input_is_exit_code_2(arguments, expected):
+    result = call("compare", *arguments)
+    assert result.exit_code == 2
+    assert expected in result.stderr
+    assert not result.stdout
+
+
+def test_help_has_an_example():
+    assert "Example: nsdyn compare" in call("compare", "--help").stdout
+
+
+def test_entries_are_checked():
+    problem = nsdyn.problems.get("point_on_track")
+    for entries in ([], [(integrators.RK4(), laws.ZeroVelocity())]):
+        with pytest.raises(ProblemError, match="entries"):
+            compare.compare(problem, entries, 1e-2)
+
+
+# Without a simulation
+
+
+def run_of(v, mode, event_t, status=Status.OK):
+    """A run of rows t = 0, 1, 2, ... with the velocities v."""
+    v = np.asarray(v, float)
+    columns = {"t": np.arange(float(len(v))), "energy": v**2 / 2, "kinetic": v**2 / 2, "mode": np.asarray(mode)}
+    data = {name: ("row", values) for name, values in columns.items()}
+    data |= {"q": (("row", "coordinate"), v[:, None]), "v": (("row", "velocity"), v[:, None])}
+    return compare.Run("x", "y", Dataset(data | {"event_t": ("event", event_t), "status": ((), int(status))}))
+
+
+def test_a_late_jump_is_left_out_and_counted():
+    reference = run_of([2, 2, 1, 1, 1], [0, 0, 1, 1, 1], [1.5])
+    late = compare_table.against(run_of([2, 2, 2, 1.1, 1.1], [0, 0, 0, 1, 1], [3.0]), reference)
+    assert late.left_out == 1
+    assert np.nanmax(late.v) == pytest.approx(0.1)
+    assert late.q.max() == 1.0  # positions have no jumps: nothing is left out
+    np.testing.assert_allclose(np.nanmax(late.energy), (1.1**2 - 1) / 2 / 2)
+    bounces = [run_of(v, [0] * 5, [t]) for v, t in (([-1, -1, 1, 1, 1], 1.5), ([-1, -1, -1, 1, 1], 2.5))]
+    assert compare_table.against(*bounces).left_out == 1  # no mode tells them apart, but the count of switches
+    assert np.nanmax(compare_table.against(*bounces).v) == 0.0
+
+
+def test_a_run_that_is_elsewhere_is_not_called_late():
+    reference = run_of([1] * 10, [0] + [1] * 9, [0.5])
+    never = compare_table.against(run_of([2] * 10, [0] * 10, []), reference)
+    assert never.left_out == 0
+    assert never.v.max() == 1.0
+
+
+def test_a_reference_that_stops_is_told():
+    runs = [run_of([2, 2], [0, 0], []), run_of([2], [0], [], Status.LEADS_BACK)]
+    for run in runs:
+        run.data.update(dict.fromkeys(compare_table.COUNTED, 0.5))
+        run.data.update({f"residual_{level}": ("row", 0 * run.data.t.values) for level in compare.LEVELS})
+    table = compare_table.table(compare.Comparison("p", 1.0, (0.0, 1.0), runs[:1], {"y": runs[1]}, 0.125))
+    assert "The reference for y stopped at t = 0.5 (LEADS_BACK); errors are those until then." in table.notes
+    assert table.rows[0][:3] == ("x", "0", "0")
+
+
+def test_shorter_runs_are_compared_as_far_as_they_go():
+    found = compare_table.against(run_of([2, 2], [0, 0], []), run_of([2, 2, 1], [0, 0, 1], [1.5]))
+    assert len(found.t) == 2 and found.v.max() == 0.0
+    assert compare_table.against(run_of([2], [0], []), None) is None
+
+
+def test_locks_are_measured_from_where_they_took_hold():
+    constraint = nsdyn.Scheduled(times=(0.5,), stages=(None, nsdyn.lock(0)))
+    problem = nsdyn.Problem(
+        "p", PARTICLE, constraint, q0=[0.0, 0.0], v0=[1.0, 0.0], t_end=1.0, params={"m": 1.0, "g": 0.0}
+    )
+    one = {"t": 0.5, "mode_before": 0, "mode_after": 1, "q": [0.5, 0.0], "v_before": [1.0, 0.0], "v_after": [0.0, 0.0]}
+    one |= {"Lam": [1.0], "direction": [[1.0, 0.0]], "kinetic_before": 0.5, "kinetic_after": 0.0}
+    q = np.array([[0.0, 0.0], [0.4, 0.0], [0.5, 0.0], [0.53, 0.0]])
+    run = Trajectory(
+        t=np.array([0.0, 0.4, 0.5, 1.0]), q=q, v=np.zeros((4, 2)), lam=np.zeros((4, 1)), mode=np.array([0, 0, 1, 1]),
+        energy=np.zeros(4), events=EventTable(**{name: np.array([value]) for name, value in one.items()}), problem="p",
+        integrator="", law="", step=0.1, save_every=1, t0=0.0, t_end=1.0, params=None, has_potential=True,
+        nsdyn_version="",
+    )  # fmt: skip
+    np.testing.assert_allclose(compare.residuals(problem, run)[0], [0.0, 0.0, 0.0, 0.03], atol=1e-15)
+
+
+# Integrators, laws, and which go together
+
+
+def test_written_is_the_reverse_of_built():
+    for what, known in (("integrator", _integrators()), ("law", _laws())):
+        for variant in (variant for cls in known.values() for variant in pairs.variants(cls)):
+            for always in ((), ("*",)):
+                text = written(variant, always)
+                assert written(built(what, text, known), "*") == written(variant, "*")
+    assert written(integrators.EventDriven(integrators.GeneralizedAlpha(2))) == "EventDriven(GeneralizedAlpha(index=2))"
+    assert written(laws.Restitution(0.5)) == "Restitution(e=0.5)"
+
+
+def test_an_integrator_on_its_own_is_not_wrapped():
+    assert isinstance(_integrator("GeneralizedAlpha", ""), integrators.GeneralizedAlpha)  # it captures; RK4 cannot
+    assert isinstance(_integrator("RK4", ""), integrators.EventDriven)
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return pairs.pairs(), pairs.switches()
+
+
+def test_capability_table_of_the_readme(tables):
+    hint = "print it with: python -c 'from nsdyn.studies import pairs; print(pairs.markdown())'"
+    for table in tables:
+        assert table.markdown() in README, hint
+
+
+def test_capability_table_is_complete(tables, monkeypatch):
+    known = {written(law, "*") for cls in _laws().values() for law in pairs.variants(cls)}
+    assert {"MuellerTransition(form='minimal')", "GrassmannMidGradient(metric='euclidean')"} < known
+    methods = [written(x) for x in pairs.variants(integrators.EventDriven)]
+    assert {"EventDriven(RK4(formulation='minimal'))", "EventDriven(GeneralizedAlpha(index=1), project=False)"} < set(
+        methods
+    )
+    for table in tables:
+        shown = "\n".join(row[0] for row in table.rows)
+        assert not [name for name in _laws() if f"`{name}" not in shown]
+    assert {cell for row in tables[0].rows for cell in row[1:]} >= {"yes", "switching only (1)"}
+    monkeypatch.setattr(pairs, "switches", lambda: tables[1])
+    result = call("list", "--pairs")
+    assert result.exit_code == 0
+    assert re.search(r"^Restitution +LAW_VIOLATES +LAW_VIOLATES +yes", result.stdout, re.MULTILINE)
+    assert "nothing rebounds" in result.stdout
