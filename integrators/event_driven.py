@@ -137,7 +137,7 @@ def _attempt(self, model, state, h, p) -> Attempt:
     return Attempt(end, hit, jnp.any(back))
 
 
-def _flow(self, model, state, end: State | None, h, p):
+def _flow(self, model, state, end, h, p):
     """The step map theta -> ((t, q, v), guards) of (2). A method with memory lives on its grid: for it the dense output of the
     step to `end`, put back on the constraints, takes the place of shorter steps."""
 

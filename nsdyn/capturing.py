@@ -150,6 +150,7 @@ class AbstractCapturing(AbstractIntegrator):
         start, h = state.point, t_next - state.point.t
         step = self.advance(model, start, state.memory, h, p, turn)
         end, found, memory = step.point, step.found, step.memory
+        assert found is not None, "advance answers a turn with an impulse"
         free = eqx.tree_at(lambda x: (x.v, x.t), end, (step.free, t_next))
         before = eqx.tree_at(lambda x: (x.mode, x.held), free, (start.mode, start.held))
         if self.jumps:

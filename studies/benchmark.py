@@ -181,7 +181,8 @@ def _implicit(repeats: int) -> dict:
     runs = {}
     for name, scheme in schemes.items():
         began = time.perf_counter()
-        runs[name] = _wheel.lower(problem, scheme, problem.q0).compile()
+        program: Any = _wheel
+        runs[name] = program.lower(problem, scheme, problem.q0).compile()
         found[f"{name}_compile_s"] = time.perf_counter() - began
     steps, best = round(problem.t_end / WHEEL_STEP), dict.fromkeys(schemes, np.inf)
     for _ in range(4 * repeats):  # a run takes a millisecond
