@@ -78,10 +78,9 @@ def errors(scheme, step):
     ("scheme", "expected"),
     [
         (EventDriven(RK4()), 3.9),
-        (EventDriven(GeneralizedAlpha(index=2)), 1.9),
         (EventDriven(GeneralizedAlpha(index=3)), 1.9),
     ],
-    ids=["RK4", "index 2", "index 3"],
+    ids=["RK4", "index 3"],
 )
 def test_located_switches_keep_the_order_of_the_method(scheme, expected):
     coarse, fine = errors(scheme, 0.005), errors(scheme, 0.0025)
