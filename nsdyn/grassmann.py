@@ -12,8 +12,8 @@ Any other basis does as well. (2) has Y_E W Y+^T = cos((1-E) Th); a multiple of 
 
     D = Y+ + T(C) (Q Y- - C Y+),    T(cos th) = tan((1-E) th) / sin th                          (3)
 
-T is 0 at E = 1 and 1 / (1 + cos th) at E = 1/2; the bracket is orthogonal to Y+ and vanishes with the angles. In bases H-, H+ that
-are not orthonormal, with S = H W H^T for each and X = H+ W H-^T, this reads
+T is 0 at E = 1 and 1 / (1 + cos th) at E = 1/2; the bracket is orthogonal to Y+ and vanishes with the angles. In bases H-, H+
+that are not orthonormal, with S = H W H^T for each and X = H+ W H-^T, this reads
 
     D = H+ + T(C) C^-1 B (H- - A H+),    B = X S-^-1,    A = X^T S+^-1,    C = (B A)^(1/2)       (4)
 
@@ -21,14 +21,16 @@ Other rows H- of the same span change nothing, rows K H+ give K D.
 
 How it is computed. Constant matrices P make H = P G orthonormal, and X X^T diagonal, but for round-off: P- from the Cholesky
 factor of G- W G-^T, P+ from that of G+ W G+^T and from eigenvectors of X X^T. A row that is dead, or depends on rows before it,
-has no part in H; where rows of H+ are missing, C has identity rows. Constants have no derivatives. That is right, because (4) holds
-for any P, and it is needed, because those of eigenvectors are singular where angles are equal. The derivatives come from (4).
-There S and C are diagonal, with entries d, up to what is round-off but has derivatives. So
+has no part in H; where rows of H+ are missing, C has identity rows.
+
+P is held constant in derivatives as well. This is right, because (4) holds for any P, and it is needed, because derivatives of
+eigenvectors are singular where angles are equal. All derivatives come from (4), whose S and C are diagonal, with entries d and c,
+up to terms that are round-off but have derivatives. So
 
     x <- x + (b - A x)_ij / d_i   for A x = b,       C <- C + (B A - C^2)_ij / (c_i + c_j)      (5)
 
-correct values to second order and make one more order of derivatives right each time. T is the quotient of sin((1-E) th)/sin th
-and cos((1-E) th), which are analytic functions of cos th but for cos th = -1; few Chebyshev polynomials give them on [0, 1].
+converge, and each time make one more order of derivatives right. T is the quotient of sin((1-E) th)/sin th and cos((1-E) th),
+which are analytic functions of cos th except at cos th = -1; few Chebyshev polynomials give them on [0, 1].
 """
 
 from collections.abc import Callable
@@ -62,11 +64,12 @@ class Frame(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Bases of two row spaces: H- above H+, and W H^T."""
+    """Bases of two row spaces: H- above H+, W H^T and H W H^T."""
 
     frame: Frame
     H: Float[Array, "rr n"]
     dual: Float[Array, "n rr"]
+    products: Float[Array, "rr rr"]
 
     @property
     def after(self) -> Float[Array, "r n"]:
@@ -78,14 +81,15 @@ class Pair(NamedTuple):
 
     def coordinates(self, G: Float[Array, "m n"]) -> Float[Array, "m r"]:
         """L with G+ = L H+: constant like P, of which it is the inverse."""
-        L = G @ self.dual_after
-        return jax.lax.stop_gradient(2 * L - L @ (self.after @ self.dual_after))
+        L, r = G @ self.dual_after, len(self.H) // 2
+        return jax.lax.stop_gradient(2 * L - L @ self.products[r:, r:])
 
 
 def frame(solve: Callable, G: Float[Array, "2 r n"]) -> Frame:
     """P for Jacobians before and after, whose dead rows are zero, in the metric that `solve` applies."""
     r = G.shape[1]
-    K = _products(solve, G)
+    rows = G.reshape(-1, G.shape[-1])
+    K = jax.lax.stop_gradient(rows @ solve(rows.T))
     S = jnp.stack([K[:r, :r], K[r:, r:]])
     square = jnp.diagonal(S, axis1=1, axis2=2)
     there = square > 0
@@ -95,18 +99,13 @@ def frame(solve: Callable, G: Float[Array, "2 r n"]) -> Frame:
     there = there & (pivots**2 > linalg.DEPENDENT)
     S = jnp.where(there[:, :, None] & there[:, None, :], S, 0.0) + _diagonal(jnp.where(there, 0.0, 1.0))
     P = solve_triangular(jnp.linalg.cholesky(S), _diagonal(jnp.where(there, scale, 0.0)), lower=True)
-    X = P[1] @ K[r:, :r] @ P[0].T
+    X = P[1] @ K[r:, :r] @ P[0].T  # (1)
     squares = X @ X.T + jnp.diag(jnp.where(there[1], 0.0, MISSING))
     squares, V = (squares[0], jnp.eye(1)) if r == 1 else jnp.linalg.eigh(squares)
     missing = squares > MISSING / 2
     turned = jnp.where(missing[:, None], 0.0, V.T @ P[1])
     cosines = jnp.where(missing, 1.0, jnp.sqrt(jnp.maximum(squares, 0.0)))
-    return jax.lax.stop_gradient(Frame(jnp.stack([P[0], turned]), cosines, jnp.stack([~there[0], missing])))
-
-
-def _products(solve, G):
-    rows = G.reshape(-1, G.shape[-1])
-    return rows @ solve(rows.T)
+    return Frame(jnp.stack([P[0], turned]), cosines, jnp.stack([~there[0], missing]))
 
 
 def _diagonal(d):
@@ -114,14 +113,15 @@ def _diagonal(d):
 
 
 def pair(solve: Callable, G: Float[Array, "2 r n"]) -> Pair:
-    found = frame(solve, jax.lax.stop_gradient(G))
+    found = frame(solve, G)
     H = (found.P @ G).reshape(-1, G.shape[-1])
-    return Pair(found, H, solve(H.T))
+    dual = solve(H.T)
+    return Pair(found, H, dual, H @ dual)
 
 
 def geodesic(found: Pair, T: Callable) -> Float[Array, "r rr"]:
-    """F, so that D = H+ + F H is (4). T gives numerator and denominator of T(C) C^-1: see `midway` and `between`."""
-    constant, K = found.frame, found.H @ found.dual
+    """F, so that D = H+ + F H is (4). T(C, B) gives matrices whose quotient is T(C) C^-1 B: see `midway` and `between`."""
+    constant, K = found.frame, found.products
     r = len(constant.cosines)
     X = K[r:, :r]
     both = jnp.stack([X, X.T])
@@ -132,33 +132,32 @@ def geodesic(found: Pair, T: Callable) -> Float[Array, "r rr"]:
     C = jnp.diag(c)
     for _ in range(ORDERS):
         C = C + (squares - C @ C) / (c[:, None] + c[None, :])  # (5)
-    numerator, denominator = T(C)
-    d = jax.lax.stop_gradient(jnp.diagonal(denominator))[:, None]
-    F = corrected(lambda x: denominator @ x, numerator @ B, d)
+    above, below = T(C, B)
+    F = corrected(lambda x: below @ x, above, jax.lax.stop_gradient(jnp.diagonal(below))[:, None])
     return jnp.concatenate([F, -F @ A], axis=1)  # (4)
 
 
 def corrected(apply: Callable, b, d):
-    """x with apply(x) = b, where apply is division by d but for round-off and derivatives."""
+    """x with apply(x) = b, where apply multiplies by d but for round-off and derivatives."""
     x = b / d
     for _ in range(ORDERS):
         x = x + (b - apply(x)) / d  # (5)
     return x
 
 
-def midway(C):
-    """T(C) C^-1 at E = 1/2."""
-    return jnp.eye(len(C)), C + C @ C
+def midway(C, B):
+    """T(C) C^-1 B at E = 1/2, above and below the line."""
+    return B, C + C @ C
 
 
 def between(E) -> Callable:
-    """T(C) C^-1 at E."""
+    """The same at E."""
     angle = (1.0 - E) * jnp.asarray(THETA)
     values = jnp.stack([jnp.sin(angle) / np.sin(THETA), jnp.cos(angle)])
 
-    def T(C):
+    def T(C, B):
         sines, cosines = _chebyshev(values, C)
-        return sines, C @ cosines
+        return sines @ B, C @ cosines
 
     return T
 

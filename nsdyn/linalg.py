@@ -19,6 +19,8 @@ Systems up to UNROLL unknowns are factored by written-out LDL^T: inside a compil
 whole unrolled step. Larger ones go to LAPACK's Cholesky.
 """
 
+import functools
+import operator
 from collections.abc import Callable
 
 import jax.numpy as jnp
@@ -107,10 +109,8 @@ def eliminate(a: Float[Array, "n n"], b: Float[Array, " n"]) -> Float[Array, " n
 
 def _sum(terms):
     """The sum of some terms; 0 if there are none (no array of zeros that the compiler would have to fold)."""
-    total = 0.0
-    for term in terms:
-        total = term if isinstance(total, float) else total + term
-    return total
+    terms = list(terms)
+    return functools.reduce(operator.add, terms) if terms else 0.0
 
 
 def _entries(a):
