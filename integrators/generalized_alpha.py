@@ -66,7 +66,9 @@ class GeneralizedAlpha(AbstractCapturing, AbstractSmoothMethod):
     def advance(self, model, point, memory, h, p, turn: Turn | None = None) -> Step:
         move = Move.of(alpha(self.rho_inf), point, memory, h)
         args = (model, point, move, p, turn)
-        dv, effort = newton(lambda dv, args: dv - self._solved(dv, *args)[0], memory.a, args, move.noise(model, point, p))
+        dv, effort = newton(
+            lambda dv, args: dv - self._solved(dv, *args)[0], memory.a, args, move.noise(model, point, p)
+        )
         _, lam, found, end = self._solved(dv, *args)
         if found is not None:
             found = found._replace(jump=Jump(end.v, h * lam, found.jump.direction))

@@ -59,7 +59,10 @@ def same(a, b) -> bool:
         return False
     numbers = (a.real, b.real), (a.imag, b.imag)
     return (
-        all(np.array_equal(x, y, equal_nan=True) and np.all(np.signbit(x) == np.signbit(y)) for x, y in numbers)
+        all(
+            np.array_equal(x, y, equal_nan=True) and np.all((np.signbit(x) == np.signbit(y)) | np.isnan(x))
+            for x, y in numbers
+        )
         if a.dtype.kind in "fc"
         else np.array_equal(a, b)
     )

@@ -15,6 +15,7 @@ import nsdyn
 from nsdyn import laws
 from nsdyn.integrators import RK4, EventDriven
 from nsdyn.log import Record
+from nsdyn.newton import Effort
 from nsdyn.march import Grid
 from nsdyn.rollout import Events, Rollout
 from nsdyn.trajectory import EventTable, Trajectory, _with_jumps, plain
@@ -171,7 +172,12 @@ def stopped(run, status, first_lost: int, t_stop: float) -> nsdyn.SimulationErro
     rows = {name: getattr(run, name).copy() for name in ("t", "q", "v", "lam", "mode", "energy")}
     rows["q"][first_lost:] = np.nan
     events = Events(Record(**vars(run.events)), np.array(len(run.events)))
-    ending = {"status": np.array(int(status)), "t_stop": np.array(t_stop), "mode_stop": np.array(0)}
+    ending = {
+        "status": np.array(int(status)),
+        "t_stop": np.array(t_stop),
+        "mode_stop": np.array(0),
+        "effort": Effort.none(),
+    }
     with pytest.raises(nsdyn.SimulationError) as caught:
         module._finished(Rollout(**rows, events=events, **ending), ball(), RK4(), laws.Restitution(E), GRID)
     return caught.value
