@@ -15,8 +15,8 @@ import nsdyn
 from nsdyn import laws
 from nsdyn.integrators import RK4, EventDriven
 from nsdyn.log import Record
-from nsdyn.newton import Effort
 from nsdyn.march import Grid
+from nsdyn.newton import Effort
 from nsdyn.rollout import Events, Rollout
 from nsdyn.trajectory import EventTable, Trajectory, _with_jumps, plain
 
