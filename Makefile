@@ -15,7 +15,7 @@ TEST_ENV = JAX_COMPILATION_CACHE_DIR="$(CURDIR)/build/jax-cache" JAX_PERSISTENT_
            XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0"
 
 .DEFAULT_GOAL := help
-.PHONY: help venv figures test lint format types bench clean distclean
+.PHONY: help venv figures test test-all lint format types bench clean distclean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -34,7 +34,10 @@ $(STAMP): pyproject.toml
 figures: $(STAMP)  ## compute and draw all figures into figures/
 	$(VENV)/bin/nsdyn figures --out figures
 
-test: lint types  ## lint, type check, run all tests; ARGS="-k name" selects
+test: lint types  ## lint, type check, run the tests but for slow ones; ARGS="-k name" selects
+	$(TEST_ENV) $(PY) -m pytest -n $(WORKERS) --dist=loadfile --durations=15 -q -m "not slow" $(ARGS)
+
+test-all: lint types  ## the same with the slow ones: studies, long runs, more derivatives
 	$(TEST_ENV) $(PY) -m pytest -n $(WORKERS) --dist=loadfile --durations=15 -q $(ARGS)
 
 lint: $(STAMP)  ## check style and format

@@ -3,12 +3,15 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from mechanisms import pegged_swing
 from test_derivatives import close, differences
 
 import nsdyn
 from nsdyn import laws, problems
 from nsdyn.integrators import NSGA, EventDriven, GeneralizedAlpha
+
+pytestmark = pytest.mark.slow
 
 
 def track_end(x):

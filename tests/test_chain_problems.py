@@ -60,6 +60,7 @@ def test_two_links_in_closed_form(e, w, m, L):
     assert abs(bounce + e * L * speed) <= EXACT * L * (2 * abs(w[0]) + abs(w[1])) * 4  # (40)
 
 
+@pytest.mark.slow
 @IMPACT
 def test_two_links_in_a_simulation(e, w, m, L):
     problem = problems.two_link_impact(t_end=0.02)
@@ -76,6 +77,7 @@ def test_two_links_in_a_simulation(e, w, m, L):
     close(out.energy[1:], out.energy[1], 1e-6)  # rates up to 40 rad/s
 
 
+@pytest.mark.slow
 def test_a_chain_falls_locks_and_bounces():
     """Joint 1 locks at 0.1 s, then the tip hits the floor: each impulse obeys its law, and between them energy is kept."""
     e, n = 0.6, 3
@@ -103,6 +105,7 @@ def test_a_chain_falls_locks_and_bounces():
     assert np.abs(np.asarray(out.v)[np.asarray(out.t) > 0.1, 1]).max() < 1e-12
 
 
+@pytest.mark.slow
 def test_energy_of_a_hundred_links():
     """100 links of 1 m, crumpled and moving, 1 s at h = 1e-3: energy is kept to 1e-6 of the largest kinetic energy."""
     n = 100

@@ -64,6 +64,7 @@ def test_contact_bounces_and_comes_to_rest(scheme):
     assert abs(float(out.lam[-1, 0]) + 9.81) < 1e-9
 
 
+@pytest.mark.slow
 @schemes(DECOUPLED)
 def test_a_joint_that_sticks_and_breaks_loose(scheme):
     brake = nsdyn.Transitions(
@@ -119,6 +120,7 @@ def test_moving_constraint(scheme):
     assert orders.min() > 1.9, orders
 
 
+@pytest.mark.slow
 @schemes(INDEX2, MoreauJean())
 def test_quasi_velocities(scheme):
     """A body that turns freely keeps its momentum in space, to the order of the scheme."""
@@ -133,6 +135,7 @@ def test_quasi_velocities(scheme):
     assert errors[1] < 1e-2 and np.log2(errors[0] / errors[1]) > 1.9
 
 
+@pytest.mark.slow
 @schemes(VELOCITY)
 def test_tuple_with_lock_and_release(scheme):
     parts = (nsdyn.Fixed(circle), nsdyn.Scheduled(times=(0.2, 0.3), stages=(None, nsdyn.lock(0), None)))
@@ -147,6 +150,7 @@ def test_tuple_with_lock_and_release(scheme):
     assert np.abs(gap).max() < 1e-13
 
 
+@pytest.mark.slow
 @schemes(INDEX3)
 def test_capture(scheme):
     constraint = nsdyn.Switching(modes=(None, level), switches=(lambda q, p: -q[1],), latch=True)

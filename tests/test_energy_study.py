@@ -6,6 +6,8 @@ import pytest
 from nsdyn.status import Status
 from nsdyn.studies import archive, energy_theorem
 
+pytestmark = pytest.mark.slow
+
 CASES, POSITIONS = 8, 5  # E = 0, 1/4, 1/2, 3/4, 1
 
 

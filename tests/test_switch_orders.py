@@ -87,6 +87,7 @@ def test_located_switches_keep_the_order_of_the_method(scheme, expected):
     assert np.log2(coarse / fine).min() >= expected, (coarse, fine)
 
 
+@pytest.mark.slow
 def test_captured_switches_are_of_order_one():
     coarse, fine = errors(NSGA(), 0.005), errors(NSGA(), 0.00125)
     orders = np.log2(coarse / fine) / 2

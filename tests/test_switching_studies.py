@@ -8,6 +8,8 @@ from nsdyn import studies
 from nsdyn.studies import archive, convergence, pothole, switching_track
 from nsdyn.studies.schemes import SCHEMES, plain, table, text
 
+pytestmark = pytest.mark.slow
+
 STEP = 2e-2
 STEPS = (0.02, 0.01, 0.005)
 SCHEMES_OF_TRACK = ("index_2", "nsga")  # each is a program to compile; test_capturing.py has the others

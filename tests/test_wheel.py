@@ -52,6 +52,7 @@ def passes(out, r, R=0.35, l=0.5, lp=0.3, **others):
     assert np.abs(out.v[-1] - np.array([speed, 0.0, speed / R])).max() < 1e-9
 
 
+@pytest.mark.slow
 def test_post_switch_gradient():
     out = wheel_run()
     assert abs(ratio() - 0.755102) < 5e-7
