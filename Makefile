@@ -18,7 +18,7 @@ TEST_ENV = JAX_COMPILATION_CACHE_DIR="$(CURDIR)/build/jax-cache" JAX_PERSISTENT_
 .PHONY: help venv figures test test-all lint format types bench clean distclean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 venv: $(STAMP)  ## make .venv and install nsdyn into it, editable
 
