@@ -32,10 +32,14 @@ class Reaction:
 
     def direct(self, f, c, D):
         x0, Y = self.solve(f), self.solve(D.T)
+        B = linalg.matmul(self.G, Y)
         dead = jnp.diag(jnp.where(self.live, 0.0, 1.0))
-        rhs = jnp.where(self.live, linalg.matvec(self.G, x0) - c, 0.0)
-        lam = jnp.linalg.solve(linalg.matmul(self.G, Y) + dead, rhs) if rhs.shape[0] else rhs
-        return x0 - linalg.matvec(Y, lam), lam  # (3)
+        inverse = linalg.factor(linalg.matmul(B, B.T) + dead, semidefinite=True)
+        lam = jnp.zeros_like(c)
+        for _ in range(2):  # the second time for the digits that B B^T costs
+            left = linalg.matvec(self.G, x0 - linalg.matvec(Y, lam)) - c
+            lam = lam + linalg.matvec(B.T, inverse(jnp.where(self.live, left, 0.0)))
+        return x0 - linalg.matvec(Y, lam), lam  # (3), in the least squares sense where rows depend on each other
 
     def reach_position(self, c):
         """`reach` for the rows that have a position level."""
