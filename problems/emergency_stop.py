@@ -38,7 +38,7 @@ from nsdyn.problems.rx130l import ANGLES, RATIO, TIP, robot
 FREE, HELD, FORWARD, BACKWARD, SLIPS_FORWARD, SLIPS_BACKWARD = range(6)
 SIGN = np.array([0.0, 0.0, 1.0, -1.0, 1.0, -1.0])  # s of these modes
 BRAKES = (6.92, 5.74, 2.42, 0.58, 0.29, 0.29)  # B at the motor, N m; assumed
-RATES = (2.0, 1.5, 2.0, 1.5, -2.0, 3.0)  # of the joints, rad/s; assumed
+RATES = (3.0, 1.0, 2.0, 1.5, -2.0, 3.0)  # of the joints, rad/s; assumed
 NEVER = 1.0  # a guard that watches nothing
 
 

@@ -30,7 +30,7 @@ def robot(ax: Axes, points: np.ndarray, view: tuple[int, int], colour: str, lock
     locked = np.zeros(len(seen) - 2, bool) if locked is None else locked
     for joint, is_locked in sorted(zip(seen[1:-1], locked, strict=True), key=lambda x: x[1]):  # locked ones on top
         face = "black" if is_locked else "white"
-        ax.plot(*joint, "o", color="black", markerfacecolor=face, markeredgewidth=0.7, markersize=0.8 * width, **look)
+        ax.plot(*joint, "o", color="black", markerfacecolor=face, markeredgewidth=0.7, markersize=3.2, **look)
 
 
 def floor(ax: Axes, view: tuple[int, int]) -> None:

@@ -55,7 +55,7 @@ def test_energy_never_increases(stops, name):
     assert np.diff(out.energy).max() <= 0.0
     for event in events(out):
         assert event.kinetic_after <= event.kinetic_before * (1 + 1e-14)
-    assert out.energy[0] - out.energy[-1] > 300.0
+    assert out.energy[0] - out.energy[-1] > events(out)[0].kinetic_before  # all that moves, and what it gains in falling
 
 
 def test_impulses_of_catching_brakes_take_energy_and_keep_momenta(stops):
@@ -88,7 +88,7 @@ def test_joints_lock_one_after_the_other(stops):
     assert order(stops["rub"]) == [3, 4, 5, 0, 2, 1]
     weak = order(
         stop(brake=(1.5, 14.0, 2.42, 0.58, 0.29, 0.29))[1]
-    )  # the base turns for 0.003 kg m2 * 200 rad/s / 1.5 N m
+    )  # the base turns for 0.003 kg m2 * 300 rad/s / 1.5 N m
     assert sorted(weak) == list(range(6)) and weak[-1] == 0
 
 
