@@ -45,14 +45,15 @@ Method: {integrator}, step {step:g} s. {count} stops with each law; {lost} of th
 
 Figure 1. Maps over initial speed and brake torque, relative to those of the problem (surrogate parameters). a) Distance
 between where the flange was when the brakes came on and where it ends, momentum-consistent. b) Distance between where it ends
-with momentum-consistent locking and without. Orange lines: there changes the order in which the joints lock, in b) with either
-law, and the distances jump. The cross is the stop of the other figures.
+with momentum-consistent locking and without. Across an orange line the order changes in which the joints lock, in b) with
+one of the laws, and what is wrong may jump. The cross is the stop of the other figures.
 Figure 2. The robot when the brakes come on (grey) and where it ends, with and without momentum balance (surrogate
-parameters). a) From the side, b) from above. Dashed: paths of the flange. All joints are held at the end. Insets: its ends,
-five times enlarged.
+parameters). a) From the side, b) from above. Dashed: paths of the flange. All joints are held at the end. Inset: the two
+ends of the flange, five times enlarged.
 Figure 3. The same stops (surrogate parameters). a) Rates of the motors of the arm; solid: momentum-consistent, dotted: not.
 b) Total energy: it never increases with momentum-consistent locking.
-stop.gif. The same stops, {slower:g} times slower than in reality (surrogate parameters); a joint is filled while it is held.
+stop.gif. The same stops, {slower:g} times slower than in reality (surrogate parameters); a joint is filled while it is held,
+shoulder and elbow, where two joints coincide, while one of them is.
 """
 
 TABLE = """\
@@ -169,7 +170,7 @@ def draw(folder: str | Path) -> list[Path]:
     found = {key: archive.read(_data(folder), key) for kind in ("map", "stop") for key in (f"{kind}_{x}" for x in LAWS)}
     data = {key: value[0] for key, value in found.items()}
     described = found[f"map_{CONSISTENT}"][1]
-    maps, stops = ([data[f"{kind}_{name}"] for name in LAWS] for kind in ("map", "stop"))
+    maps, stops = ((data[f"{kind}_{CONSISTENT}"], data[f"{kind}_{INCONSISTENT}"]) for kind in ("map", "stop"))
     with style.use():
         files = style.save(stopping_figures.maps(*maps, SHOWN), folder, "figure_1")
         files += style.save(stopping_figures.poses(*stops), folder, "figure_2")

@@ -9,13 +9,12 @@ from matplotlib.ticker import MultipleLocator
 from xarray import Dataset
 
 from nsdyn import problems
-from nsdyn.problems.emergency_stop import HELD
 from nsdyn.studies import robot_drawing, style
 from nsdyn.studies.robot_drawing import ABOVE, SIDE
 
 ARM = 3
 LIMITS = {SIDE: ((-0.3, 1.7), (-0.1, 1.4)), ABOVE: ((-0.3, 1.7), (-0.5, 1.0))}
-LEVELS = ((0.02, 0.05, 0.1, 0.2, 0.3, 0.5), (10, 15, 20, 25, 30, 40, 50))  # of contours, m and mm
+LEVELS = ((0.05, 0.1, 0.2, 0.3, 0.5), (10, 15, 20, 30, 40, 50))  # of contours, m and mm
 ENLARGED = 5
 RIGHT, WRONG = "momentum-consistent", "not momentum-consistent"
 
@@ -73,10 +72,10 @@ def poses(right: Dataset, wrong: Dataset) -> Figure:
     points = lambda q: np.asarray(robot_drawing.skeleton(q, p))
     for ax, letter, view in zip(axes, "ab", (SIDE, ABOVE), strict=True):
         robot_drawing.floor(ax, view)
-        inset = _inset(ax, right.tip.values[-1, view])
+        places = [ax, _inset(ax, right.tip.values[-1, view])] if view == SIDE else [ax]
         robot_drawing.robot(ax, points(right.q.values[0]), view, "0.75")
         for data, colour, width in ((wrong, style.ORANGE, 4.0), (right, style.BLUE, 2.5)):
-            for place in (ax, inset):
+            for place in places:
                 place.plot(*data.tip.values[:, view].T, color=colour, linestyle=style.DASHES[1], linewidth=0.9)
                 robot_drawing.robot(place, points(data.q.values[-1]), view, colour, np.ones(6, bool), linewidth=width)
         robot_drawing.axes_of(ax, view, LIMITS[view])
@@ -88,9 +87,9 @@ def poses(right: Dataset, wrong: Dataset) -> Figure:
 
 
 def _inset(ax: Axes, centre: np.ndarray) -> Axes:
-    """A window in the lower left corner, with what is around `centre`."""
+    """A window under the arm, with what is around `centre`."""
     size = 0.6  # in the units of the axes around it
-    inset = ax.inset_axes((0.25, -0.05, size, size), transform=ax.transData)
+    inset = ax.inset_axes((0.2, 0.05, size, size), transform=ax.transData)
     x, y = centre
     half = size / ENLARGED / 2
     inset.set(xlim=(x - half, x + half), ylim=(y - half, y + half), xticks=[], yticks=[])
@@ -106,26 +105,22 @@ def names(ax: Axes) -> None:
 
 
 def histories(right: Dataset, wrong: Dataset) -> Figure:
-    fig, (left, middle) = style.figure((1, 2), style.DOUBLE, 2.6)
+    fig, (rates, energies) = style.figure((1, 2), style.DOUBLE, 2.6)
     for joint in range(ARM):
         for data, dash in ((wrong, (0, (1, 1.2))), (right, "-")):
             look: dict[str, Any] = {"color": style.COLOURS[joint], "linestyle": dash}
             look |= {"label": rf"$\dot q_{joint + 1}$"} if data is right else {}
-            style.jumping_line(left, data.t.values, data.v.values[:, joint], **look)
-    left.set_ylabel("motor rate [rad/s]")
-    left.legend(loc="upper right")
+            style.jumping_line(rates, data.t.values, data.v.values[:, joint], **look)
+    rates.set_ylabel("motor rate [rad/s]")
+    rates.legend(loc="upper right")
     for data, colour, dash, label in ((wrong, style.ORANGE, (0, (1, 1.2)), WRONG), (right, style.BLUE, "-", RIGHT)):
-        style.jumping_line(middle, data.t.values, data.energy.values / 1e3, color=colour, linestyle=dash, label=label)
-    middle.set_ylabel("total energy [kJ]")
-    middle.legend(loc="upper right")
+        style.jumping_line(energies, data.t.values, data.energy.values / 1e3, color=colour, linestyle=dash, label=label)
+    energies.set_ylabel("total energy [kJ]")
+    energies.legend(loc="upper right")
     end = max(float(data.t_event[-1]) for data in (right, wrong))
-    for ax, letter in ((left, "a"), (middle, "b")):
+    for ax, letter in ((rates, "a"), (energies, "b")):
         ax.set(xlabel="time $t$ [s]", xlim=(0, 1.05 * end))
-        ax.xaxis.set_major_locator(MultipleLocator(0.2))
+        ax.xaxis.set_major_locator(MultipleLocator(0.1))
         style.panel(ax, letter)
     fig.suptitle("Emergency stop, RX130L with surrogate parameters", fontsize=8)
     return fig
-
-
-def held(data: Dataset, row: int) -> np.ndarray:
-    return data.mode.values[row] == HELD

@@ -7,10 +7,11 @@ from matplotlib.animation import PillowWriter
 from xarray import Dataset
 
 from nsdyn import problems
+from nsdyn.problems.emergency_stop import HELD
 from nsdyn.studies import robot_drawing, style
 from nsdyn.studies.archive import replace
 from nsdyn.studies.robot_drawing import ABOVE, SIDE
-from nsdyn.studies.stopping_figures import LIMITS, held, names
+from nsdyn.studies.stopping_figures import LIMITS, names
 
 RATE = 20  # frames per second
 SLOWER = 5.0  # than reality
@@ -56,5 +57,5 @@ def _frame(ax, view, right: Dataset, wrong: Dataset, t: float, p: dict) -> list:
         row = int(np.searchsorted(data.t.values, t, side="right")) - 1
         points = np.asarray(robot_drawing.skeleton(data.q.values[row], p))
         ax.plot(*data.tip.values[: row + 1, view].T, color=colour, linestyle=style.DASHES[1], linewidth=0.9)
-        robot_drawing.robot(ax, points, view, colour, held(data, row), linewidth=width, zorder=3)
+        robot_drawing.robot(ax, points, view, colour, data.mode.values[row] == HELD, linewidth=width, zorder=3)
     return list(ax.lines)[before:]

@@ -55,7 +55,9 @@ def test_energy_never_increases(stops, name):
     assert np.diff(out.energy).max() <= 0.0
     for event in events(out):
         assert event.kinetic_after <= event.kinetic_before * (1 + 1e-14)
-    assert out.energy[0] - out.energy[-1] > events(out)[0].kinetic_before  # all that moves, and what it gains in falling
+    assert (
+        out.energy[0] - out.energy[-1] > events(out)[0].kinetic_before
+    )  # all that moves, and what it gains in falling
 
 
 def test_impulses_of_catching_brakes_take_energy_and_keep_momenta(stops):
