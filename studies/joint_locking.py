@@ -26,6 +26,7 @@ import nsdyn
 from nsdyn import integrators, laws, problems
 from nsdyn.problems.three_r_pendulum import joints
 from nsdyn.studies import archive, style
+from nsdyn.studies.limits import with_limits
 
 CONSISTENT, INCONSISTENT = "consistent", "inconsistent"
 LAWS = {CONSISTENT: laws.MuellerTransition(), INCONSISTENT: laws.ZeroVelocity()}
@@ -91,13 +92,7 @@ def _data(folder: str | Path) -> Path:
 def _variables(problem: nsdyn.Problem, trajectory: nsdyn.Trajectory) -> dict[str, tuple]:
     """Arrays over time, with two rows at each switching instant: the limits from the left and from the right."""
     events = trajectory.events
-    t, q, v, mode = (np.asarray(getattr(trajectory, name)) for name in ("t", "q", "v", "mode"))
-    for event in events:
-        at = np.searchsorted(t, event.t)  # a row at the instant itself holds the state after
-        t = np.insert(t, at, [event.t] * 2)
-        q = np.insert(q, at, [event.q] * 2, axis=0)
-        v = np.insert(v, at, [event.v_before, event.v_after], axis=0)
-        mode = np.insert(mode, at, [event.mode_before, event.mode_after])
+    t, q, v, mode = with_limits(trajectory)
     p = problem.params
     momentum = jax.vmap(lambda q, v: problem.system.mass(q, p) @ v)(q, v)  # (1)
     free = np.where(mode[:, None] >= LOCKED_FROM_MODE, np.nan, momentum)

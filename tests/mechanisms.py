@@ -1,10 +1,12 @@
 """Small mechanisms that several test files share. Functions at module level, so that programs are shared as well."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 import nsdyn
+from nsdyn import laws
 from nsdyn.problem import as_arrays
 
 _rollout = eqx.filter_jit(nsdyn.rollout)
@@ -110,3 +112,16 @@ BALL = nsdyn.System(mass=ball_mass, force=ball_force)
 def ball(rest_speed=1e-3, t_end=5.0):
     contact = nsdyn.Contact(floor_gap, rest_speed=rest_speed)
     return nsdyn.Problem("ball", BALL, contact, q0=[1.0], v0=[0.0], t_end=t_end)
+
+
+class Either(laws.AbstractLaw):
+    """The consistent law or that of zero rates, by a traced choice: one program for both."""
+
+    consistent: jax.Array
+
+    def __init__(self, consistent):
+        self.consistent = jnp.asarray(consistent)
+
+    def decide(self, switch):
+        right, wrong = laws.MuellerTransition().decide(switch), laws.ZeroVelocity().decide(switch)
+        return jax.tree.map(lambda a, b: jnp.where(self.consistent, a, b), right, wrong)

@@ -1,0 +1,116 @@
+"""Emergency stop of a robot: the brakes slide, one joint after the other comes to rest and locks; with SURROGATE parameters.
+
+After the introduction of A. Mueller, "Forward dynamics of variable topology mechanisms". The motors are off; the brake of joint i
+comes on at the time t_i. On a sliding joint it opposes the rate with the torque B_i, at rest it holds up to the torque k B_i.
+In motor coordinates, see `geared_chain`, with the sign s of sliding, which the mode keeps,
+
+    M v' + lam = f(q, v) - s B,   s_i = +1, -1, and 0 for a joint that is free or held                        (1)
+    q_i = const for a held joint, lam_i the torque that its brake bears                                        (2)
+
+Every joint has a mode of its own, an integer:
+
+    free      until  t = t_i           ->  held if |v_i| <= c_i, else slides with s_i = sign(v_i)              (3)
+    slides    until  s_i v_i = c_i     ->  held                                                                (4)
+    held      until  lam_i = +k B_i    ->  slips with s_i = +1                                                 (5)
+              or     lam_i = -k B_i    ->  slips with s_i = -1
+    slips     until  s_i v_i = 0       ->  held                                                                (6)
+
+With c = 0 a brake only rubs: it locks at rate zero, where no impulse is needed, and all laws agree. A brake with teeth or a pin
+catches its joint before, at the rate c > 0: this takes an impulse, which the law must distribute. A joint whose rate that impulse
+takes below c is caught with it. A joint that was torn loose slips, and is not caught again before it is at rest.
+
+Held or sliding, brakes only take energy, and T + V never grows. Joints that reach their limits together switch together;
+a joint that comes to rest under a load beyond k B is held for no time and slips on.
+
+The robot is the surrogate of `rx130l`. Brake torques are assumed as large as the effort limits of the RX160L; k, c and the
+initial rates are assumed as well.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+
+import nsdyn
+from nsdyn.errors import ProblemError
+from nsdyn.problems import geared_chain
+from nsdyn.problems.geared_chain import parameters
+from nsdyn.problems.rx130l import ANGLES, RATIO, TIP, robot
+
+FREE, HELD, FORWARD, BACKWARD, SLIPS_FORWARD, SLIPS_BACKWARD = range(6)
+SIGN = np.array([0.0, 0.0, 1.0, -1.0, 1.0, -1.0])  # s of these modes
+BRAKES = (6.92, 5.74, 2.42, 0.58, 0.29, 0.29)  # B at the motor, N m; assumed
+RATES = (3.0, 1.0, 2.0, 1.5, -2.0, 3.0)  # of the joints, rad/s; assumed
+NEVER = 1.0  # a guard that watches nothing
+
+
+def force(q, v, t, p, mode):
+    return geared_chain.force(q, v, t, p) - jnp.asarray(SIGN)[mode] * p["brake"]  # (1)
+
+
+def rows(q, t, p, mode, held):
+    return q - held  # (2)
+
+
+def live(mode, p):
+    return mode == HELD
+
+
+def hold(q, t, p):
+    return q
+
+
+def guards(q, v, lam, t, p, mode, held):
+    s = jnp.asarray(SIGN)[mode]
+    catch = jnp.where(mode < SLIPS_FORWARD, p["catch"], 0.0)
+    slows = jnp.where(s != 0, s * v - catch, NEVER)  # (4), (6)
+    limit = p["grip"] * p["brake"]
+    bears = lambda torque: jnp.where(mode == HELD, limit - torque, NEVER)
+    return jnp.concatenate([jnp.where(mode == FREE, p["on"] - t, slows), bears(lam), bears(-lam)])  # (3), (5)
+
+
+def after(fired, q, v, t, p, mode):
+    slows, forward, backward = jnp.split(fired, 3)
+    moves = jnp.where(v > 0, FORWARD, BACKWARD)
+    braked = jnp.where((mode == FREE) & (jnp.abs(v) > p["catch"]), moves, HELD)
+    mode = jnp.where(slows, braked, mode)  # (3), (4), (6)
+    return jnp.where(forward, SLIPS_FORWARD, jnp.where(backward, SLIPS_BACKWARD, mode))  # (5)
+
+
+SYSTEM = nsdyn.System(mass=geared_chain.mass, force=force, potential=geared_chain.potential, solve=geared_chain.solve)
+
+
+def emergency_stop(
+    chain=None,
+    ratio=RATIO,
+    brake=BRAKES,
+    grip=1.2,
+    catch=0.0,
+    on=0.0,
+    angles=ANGLES,
+    rates=RATES,
+    tip=TIP,
+    t_end=0.6,
+) -> nsdyn.Problem:
+    """The stop of `chain`, by default of the RX130L. `brake` (B), `catch` (c) and `on` (t_i) are one number or one for each
+    joint, B and c at the motors; `grip` is k. `angles` and `rates` are those of the joints, q0 and v0 those of the motors.
+
+    params: chain, ratio, tip, compensation, brake, grip, catch, on.
+    """
+    chain = robot() if chain is None else chain
+    each = lambda name, value: _each(name, value, chain.n)
+    params = parameters(chain, each("ratio", ratio), tip) | {
+        "brake": each("brake", brake),
+        "grip": jnp.asarray(grip, float),
+        "catch": each("catch", catch),
+        "on": each("on", on),
+    }
+    brakes = nsdyn.Transitions(rows, guards, after, live, hold, mode0=np.full(chain.n, FREE))
+    q0, v0 = (params["ratio"] * each(name, x) for name, x in (("angles", angles), ("rates", rates)))
+    return nsdyn.Problem("emergency_stop", SYSTEM, brakes, q0=q0, v0=v0, t_end=t_end, params=params)
+
+
+def _each(name: str, value, n: int):
+    """One number for each joint."""
+    array = jnp.asarray(value, float)
+    if array.shape not in ((), (n,)):
+        raise ProblemError(f"emergency_stop({name}=...): expected one number or {n}, found shape {array.shape}")
+    return jnp.broadcast_to(array, (n,))

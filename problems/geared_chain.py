@@ -1,0 +1,59 @@
+"""A chain seen from its motors: the coordinates are motor angles, as for a robot with gears.
+
+With the gear ratio N_i of a joint the motor angle is q_i = N_i th_i, th the joint angles of `nsdyn.chain`. Hence
+
+    th = q/N,   M_ij(q) = M_ij(th)/(N_i N_j),   f_i = -b_i(th, th')/N_i,   V(q) = V(th)                       (1)
+
+with the mass matrix M(th), the bias b(th, th') and the potential V(th) of `nsdyn.chain_dynamics`. The inertia J_i of a rotor
+enters the chain as N_i^2 J_i, so that it is J_i here. Motors that compensate the part c of the weight leave the bias of a chain
+with the gravity
+
+    (1 - c) gravity                                                                                            (2)
+
+The potential stays that of the whole weight: with c > 0 the motors do work. params: chain, ratio (N) and compensation (c).
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+
+import nsdyn
+from nsdyn.chain import Chain, tip
+from nsdyn.chain_dynamics import bias, height_energy, inverse_mass, mass_matrix
+
+
+def mass(q, p):
+    N = p["ratio"]
+    return mass_matrix(p["chain"], q / N) / (N[:, None] * N[None, :])  # (1)
+
+
+def force(q, v, t, p):
+    N = p["ratio"]
+    chain = eqx.tree_at(lambda x: x.gravity, p["chain"], (1.0 - p["compensation"]) * p["chain"].gravity)  # (2)
+    return -bias(chain, q / N, v / N) / N  # (1)
+
+
+def solve(q, b, p):
+    N = p["ratio"]
+    return N * inverse_mass(p["chain"], q / N, N * b)  # (1)
+
+
+def potential(q, p):
+    return height_energy(p["chain"], q / p["ratio"])
+
+
+def tip_position(q, p):
+    """Where the point p["tip"] of the last link is in the world."""
+    return tip(p["chain"], q / p["ratio"], p["tip"])
+
+
+SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential, solve=solve)
+
+
+def parameters(chain: Chain, ratio, point, compensation=0.0) -> dict:
+    """params of a geared chain; `point` is its tip, in the frame of the last link."""
+    return {
+        "chain": chain,
+        "ratio": jnp.broadcast_to(jnp.asarray(ratio, float), (chain.n,)),
+        "tip": jnp.asarray(point, float),
+        "compensation": jnp.asarray(compensation, float),
+    }
