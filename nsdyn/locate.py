@@ -6,6 +6,14 @@ The dense output gives a start; then Newton's method on the true step map Phi,
 
 until the change is round-off. Phi, not the interpolant, is what the trajectory consists of, so the event time has the order
 of the method. If another guard turns out to have crossed before the one located, the search goes on with that guard.
+
+A state x is known to its last digits only, and so is a guard: to d_i = u |dg_i/dx| |x| (`nsdyn.guards.noise`). Where g_i falls
+slowly, as at a soft touch with a small step, this is far more than 1e-10 of a step in time. theta is therefore a root if
+
+    |g_i| <= max(1e-10 |g_i'|, d_i),   ' = d/dtheta                                            (2)
+
+and guards count as crossing together if they are that close to zero, with 1e-9 in the place of 1e-10. Newton goes on beyond (2)
+as long as it gains digits.
 """
 
 from collections.abc import Callable
@@ -15,6 +23,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from nsdyn import guards
 from nsdyn.dense import SLACK, below, dips, guards_between
 from nsdyn.integrator import State
 from nsdyn.model import Model
@@ -74,23 +83,28 @@ def locate(model: Model, start: State, end: State, h, p, hit, flow: Callable) ->
     immediate = hit & (start.floor == 0) & (start.guard <= 0)
     guess = estimates(model, start, end, h, p, hit)
 
+    noise = guards.noise(model, start.point, start.memory.lam, p)
+
     def newton(carry):
-        theta, i, n, _, _ = carry
+        theta, i, n, last, _, _ = carry
         (x, g), (velocity, slope) = jax.jvp(flow, (theta,), (jnp.ones_like(theta),))
         falling = slope[i] < 0
         newton_step = -g[i] / jnp.where(falling, slope[i], -1.0)  # (1)
         # what is not a root is not accepted, also where Newton is held back at the edge of its reach
         change = jnp.where(falling & hit[i], jnp.abs(newton_step), jnp.inf)
+        root = falling & hit[i] & (jnp.abs(g[i]) <= jnp.maximum(ACCEPTED * jnp.abs(slope[i]), noise[i]))  # (2)
         low, high = jnp.maximum(guess[i] - REACH, -1e-6), jnp.minimum(guess[i] + REACH, 1.0 + 1e-6)
         target = jnp.clip(theta + jnp.where(falling, newton_step, 0.0), low, high)
         # has another guard crossed before?
+        together = jnp.maximum(SLACK * jnp.abs(slope), noise)
         late = jnp.where(hit & (slope < 0), g / jnp.where(slope < 0, -slope, 1.0), jnp.inf)
         j = jnp.argmin(late)
-        earlier = (change <= ACCEPTED) & (j != i) & (late[j] < -SLACK)
-        fired = (hit & (g <= SLACK * jnp.abs(slope))) | (jnp.arange(hit.shape[0]) == i)
-        done = (change <= CONVERGED) & ~earlier
-        event = Event(theta, i, fired, (change <= ACCEPTED) & ~earlier, velocity, slope[i])
-        return jnp.where(earlier, theta + late[j], target), jnp.where(earlier, j, i), n + 1, done, (event, (x, g))
+        earlier = root & (j != i) & (g[j] < -together[j])
+        fired = (hit & (g <= together)) | (jnp.arange(hit.shape[0]) == i)
+        done = root & ~earlier & ((change <= CONVERGED) | (change >= last))
+        event = Event(theta, i, fired, root & ~earlier, velocity, slope[i])
+        theta, i = jnp.where(earlier, theta + late[j], target), jnp.where(earlier, j, i)
+        return theta, i, n + 1, jnp.where(earlier, jnp.inf, change), done, (event, (x, g))
 
     x = (start.point.t, start.point.q, start.point.v)
     at_once = jnp.any(immediate)
@@ -101,8 +115,9 @@ def locate(model: Model, start: State, end: State, h, p, hit, flow: Callable) ->
         jnp.minimum(guess[first], 1.0),
         first,
         jnp.zeros((), int),
+        jnp.asarray(jnp.inf),
         at_once | ~jnp.any(hit),
         (at_start, (x, start.guard)),
     )
-    *_, found = jax.lax.while_loop(lambda c: ~c[3] & (c[2] < ITERATIONS), newton, begin)
+    *_, found = jax.lax.while_loop(lambda c: ~c[4] & (c[2] < ITERATIONS), newton, begin)
     return found
