@@ -25,7 +25,7 @@ import numpy as np
 
 import nsdyn
 from nsdyn.chain import EARTH, Chain
-from nsdyn.chain_dynamics import SYSTEM
+from nsdyn.chain_dynamics import chain_system
 from nsdyn.errors import ProblemError
 from nsdyn.problems.serial_chain import constraints
 from nsdyn.problems.urdf_file import REFUSED, SLIDES, Body, Joint, Tree, check_body, read_tree
@@ -74,7 +74,9 @@ def from_urdf(path, base=None, tip=None, locks=(), gravity=EARTH, q0=None, v0=No
         "locks": jnp.asarray(times, float),
     }
     v0 = jnp.zeros(n) if v0 is None else v0
-    return nsdyn.Problem(robot.name, SYSTEM, constraints(None, joints), q0=q0, v0=v0, t_end=t_end, params=params)
+    return nsdyn.Problem(
+        robot.name, chain_system(n), constraints(None, joints), q0=q0, v0=v0, t_end=t_end, params=params
+    )
 
 
 def read(path: str | Path, base: str | None = None, tip: str | None = None) -> Robot:

@@ -2,15 +2,18 @@
 
 from itertools import pairwise
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import jaxprs_in_params
 from mechanisms import run
 
+import nsdyn
 from nsdyn import laws, problems
 from nsdyn.chain import links, shift, tip, twists
-from nsdyn.chain_dynamics import height_energy, mass_matrix
+from nsdyn.chain_dynamics import DENSE, SHORT, SYSTEM, height_energy, mass_matrix
 from nsdyn.chain_impulse import restitution
 from nsdyn.errors import ProblemError
 from nsdyn.integrators import RK4, EventDriven
@@ -117,6 +120,41 @@ def test_energy_of_a_hundred_links():
     kinetic = np.max(out.energy - potential)
     assert int(out.status) == 0 and kinetic > 1e4
     assert np.max(np.abs(out.energy - out.energy[0])) < 1e-6 * kinetic
+
+
+def shapes(jaxpr):
+    """The shapes of all values that a traced program computes, loops included."""
+    for equation in jaxpr.eqns:
+        yield from (variable.aval.shape for variable in equation.outvars if hasattr(variable.aval, "shape"))
+        for inner in jaxprs_in_params(equation.params):
+            yield from shapes(inner)
+
+
+def test_a_long_chain_never_forms_its_mass_matrix():
+    """Nor any other n x n; with the dense system, which has the same functions otherwise, it does."""
+    n = 13
+    free = problems.serial_chain(n, offset=None, t_end=0.02)
+
+    def largest(system):
+        problem = eqx.tree_at(lambda x: x.system, free, system)
+        traced = jax.make_jaxpr(lambda q: nsdyn.rollout(problem, SCHEME, step=1e-3, q0=q).energy)(free.q0)
+        return max(shape.count(n) for shape in shapes(traced.jaxpr))
+
+    assert free.system == SYSTEM and largest(SYSTEM) == 1 and largest(DENSE) == 2
+
+
+@pytest.mark.slow
+def test_a_long_chain_with_a_wall_never_forms_its_mass_matrix():
+    """The law is offered M; one that needs M^-1 b only leaves it to the compiler to drop."""
+    n = 13
+    problem = problems.serial_chain(n, t_end=0.02)
+    rollout = lambda q: nsdyn.rollout(problem, SCHEME, law=laws.Restitution(0.5), step=1e-3, q0=q)
+    assert f"[{n},{n}]" not in jax.jit(rollout).lower(problem.q0).compile().as_text()
+
+
+def test_short_chains_are_dense():
+    short, long = problems.serial_chain(SHORT), problems.serial_chain(SHORT + 1)
+    assert short.system == DENSE and long.system == SYSTEM
 
 
 def test_wrong_locks_are_refused():
