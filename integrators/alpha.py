@@ -137,6 +137,17 @@ class Move(NamedTuple):
     def per_v(self):
         return self.c.gamma * self.h * self.c.k
 
+    def velocity_error(self, here: Reaction, v):
+        """What is left of psi, as an acceleration."""
+        return here.psi(v) / self.per_v
+
+    def position_error(self, here: Reaction, v):
+        """What is left of g, as an acceleration; of psi in rows without a position level."""
+        gap = here.g() / self.per_q
+        if all(part.positional for part in here.model.parts):
+            return gap
+        return jnp.where(here.model.positional(), gap, self.velocity_error(here, v))
+
     def noise(self, model: Model, point: Point, p):
         """What round-off in q and v leaves in accelerations that are found from g/h^2 and G v/h, and what is nothing beside the
         forces: accelerations may vanish."""

@@ -16,33 +16,23 @@ which changes nothing in value and makes event time and state exactly differenti
 constraint drift, on by default.
 """
 
-from typing import NamedTuple
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from nsdyn import guards
-from nsdyn.dense import SLACK, below, between, dips, guards_between
+from nsdyn.dense import SLACK, between, look
 from nsdyn.errors import ProblemError
 from nsdyn.integrator import AbstractIntegrator, AbstractSmoothMethod, State, first_of
 from nsdyn.locate import Event, locate
 from nsdyn.log import put
-from nsdyn.model import Model
+from nsdyn.model import Model, Point
 from nsdyn.newton import Effort
 from nsdyn.projection import project
 from nsdyn.status import Status
 from nsdyn.switch import switch
 
-QUARTERS = (0.25, 0.5, 0.75)
-
-
-class Attempt(NamedTuple):
-    """A straight step: its end, the guards that fell through zero on it, whether it leaves through the old side."""
-
-    end: State
-    hit: jax.Array
-    back: jax.Array
+INTERVALS = 4  # in which a step is looked at for switches; one with a switch is looked at more closely
 
 
 class Plan(eqx.Module):
@@ -80,8 +70,10 @@ class EventDriven(AbstractIntegrator):
         return state.stopped(negative, Status.GUARD_NEGATIVE, point)
 
     def attempt(self, model, state, t_next, p):
-        end, hit, back = _attempt(self, model, state, t_next - state.point.t, p)
-        return _finish(end, t_next), jnp.any(hit) | back
+        h = t_next - state.point.t
+        end = _smooth(self, model, state, h, p)  # (1)
+        seen = look(model, state, end, h, p, INTERVALS)
+        return _finish(_risen(state, end), t_next), jnp.any(seen.hit) | seen.back
 
     def careful(self, model, state, log, t_next, law, p):
         return _careful(self, model, state, log, t_next, law, p)
@@ -121,79 +113,68 @@ def _renewed(self: EventDriven, model: Model, state: State, p) -> State:
     return eqx.tree_at(lambda x: (x.point, x.memory, x.guard), state, (point, memory, guard))
 
 
-def _attempt(self, model, state, h, p) -> Attempt:
-    end = _smooth(self, model, state, h, p)  # (1)
-    inner = guards_between(model, state, end, h, p, jnp.array(QUARTERS))
-    samples = jnp.concatenate([inner, end.guard[None]])
-    armed = state.floor == 0
-    beyond = below(samples, state.floor)
-    risen = (state.lift > 0)[None] | jax.lax.cummax((samples > state.floor[None]).astype(int)).astype(bool)
-    all_samples = jnp.concatenate([state.guard[None], samples])
-    dip = jnp.any(dips(all_samples[:-2], all_samples[1:-1], all_samples[2:]) & (all_samples[1:-1] > 0), axis=0)
-    hit = jnp.where(armed, jnp.any(beyond, axis=0) | dip | (state.guard <= 0), jnp.any(beyond & risen, axis=0))
-    back = ~armed & jnp.any(beyond & ~risen, axis=0)
-    floor = jnp.where(end.guard > state.floor, 0.0, state.floor)
-    end = eqx.tree_at(lambda x: x.floor, end, floor)
-    return Attempt(end, hit, jnp.any(back))
+def _risen(start: State, end: State) -> State:
+    """Guards that have left their surface are watched again."""
+    return eqx.tree_at(lambda x: x.floor, end, jnp.where(end.guard > start.floor, 0.0, start.floor))
 
 
-def _flow(self, model, state, end, h, p):
-    """The step map theta -> ((t, q, v), guards) of (2). A method with memory lives on its grid: for it the dense output of the
-    step to `end`, put back on the constraints, takes the place of shorter steps."""
-
-    def flow(theta):
-        stop = _smooth(self, model, state, theta * h, p)
-        return (stop.point.t, stop.point.q, stop.point.v), stop.guard
-
-    def interpolated(theta):
-        point, lam = between(model, state, end, h, p, theta)
-        point = project(model, point, p) if model.drifts else point
-        return (point.t, point.q, point.v), model.guards(point, lam, p)
-
-    return interpolated if self.method.remembers else flow
+def _between(self: EventDriven, model: Model, state: State, end: State, h, p, theta) -> State:
+    """The dense output of the step to `end`, put back on the constraints."""
+    point, lam = between(model, state, end, h, p, theta)
+    point = project(model, point, p) if model.drifts else point
+    a = (1 - theta) * state.memory.a + theta * end.memory.a
+    values = (point, a, lam, model.guards(point, lam, p))
+    return eqx.tree_at(lambda x: (x.point, x.memory.a, x.memory.lam, x.guard), end, values)
 
 
-def _switch_at(self, model, state, law, p, event: Event, arrived) -> tuple:
-    """Switch where the step map `arrived` and start anew: the state after, the record, a status."""
-    x, values = arrived
-    moves = event.slope != 0
-    correction = jnp.where(moves, -values[event.index] / jnp.where(moves, event.slope, 1.0), 0.0)  # (4)
-    t, q, v = (x + velocity * correction for x, velocity in zip(x, event.velocity, strict=True))
-    before = eqx.tree_at(lambda y: (y.t, y.q, y.v), state.point, (t, q, v))
-    after, record, status = switch(model, before, event.fired, law, p)  # (3)
+def _flow(self: EventDriven, model: Model, state: State, h, p):
+    """The step map of (2), advance(theta, end, first) -> state. A method with memory lives on its grid: for it the dense output
+    of the step to `end`, which is found `first`, takes the place of shorter steps."""
+    if not self.method.remembers:
+        return lambda theta, end, first: _smooth(self, model, state, theta * h, p)
+    straight = lambda theta, end: _smooth(self, model, state, h, p)
+    shorter = lambda theta, end: _between(self, model, state, end, h, p, theta)
+    return lambda theta, end, first: jax.lax.cond(first, straight, shorter, theta, end)
+
+
+def _switch_at(self, model, state, before: Point, fired, law, p) -> tuple:
+    """Switch at the point `before` and start anew: the state after, the record, a status."""
+    after, record, status = switch(model, before, fired, law, p)  # (3)
     point, memory = self.method.init(model, after, p)
     return eqx.tree_at(lambda x: (x.point, x.memory), state, (point, memory)), record, status
 
 
 def _careful(self, model, state, log, t_next, law, p):
     """The step with its switches, and the plan of them."""
-    carry = (state, state.status != Status.OK, log, _empty_plan(self, model, state.point))
+    carry = (state, state.status != Status.OK, log, _empty_plan(self, model))
 
     def piece(carry):
         start, _, log, plan = carry
         h = t_next - start.point.t
-        end, hit, back = _attempt(self, model, start, h, p)
-        event, arrived = locate(model, start, end, h, p, hit, _flow(self, model, start, end, h, p))  # (2)
+        end, seen, event, place, *_ = locate(model, start, h, p, _flow(self, model, start, h, p))  # (2)
+        end = _risen(start, end)
         finite = jnp.all(jnp.isfinite(end.point.q)) & jnp.all(jnp.isfinite(end.point.v))
-        seen = jnp.any(hit)
-        found = seen & event.found & finite
+        hit, back = jnp.any(seen.hit), seen.back
+        found = hit & event.found & finite
         full = log.count >= log.capacity
         crowded = plan.count >= self.max_switches
         go = found & ~full & ~crowded & ~back
-        landed, record, switched = _switch_at(self, model, start, law, p, event, arrived)
+        before = eqx.tree_at(lambda x: (x.t, x.q, x.v), start.point, place)
+        landed, record, switched = _switch_at(self, model, start, before, event.fired, law, p)
         landed = self._on_surface(model, landed, h, p, event.fired)
         grazes = jnp.all(end.guard >= -SLACK * jnp.abs(start.guard))
         code = first_of(
             (~finite, Status.NONFINITE),
             (back, Status.LEADS_BACK),
-            (seen & ~found & ~grazes, Status.NOT_LOCATED),
+            (hit & ~found & ~grazes, Status.NOT_LOCATED),
             (found & crowded, Status.TOO_MANY_SWITCHES),
             (found & full, Status.LOG_FULL),
             (go & (switched != Status.OK), switched),
         )
         failed = code != Status.OK
-        state = jax.tree.map(lambda a, b: jnp.where(go, a, b), landed, end).stopped(failed, code, start.point)
-        return state, ~go | failed, log.append(record, go), plan.append(event, go)
+        where = eqx.tree_at(lambda x: x.t, start.point, jnp.where(go, record.t, start.point.t))
+        state = jax.tree.map(lambda a, b: jnp.where(go, a, b), landed, end).stopped(failed, code, where)
+        return state, ~go | failed, log.append(record, go & ~failed), plan.append(event, go)
 
     state, _, log, plan = jax.lax.while_loop(lambda c: ~c[1], piece, carry)
     if self.method.remembers:
@@ -202,10 +183,9 @@ def _careful(self, model, state, log, t_next, law, p):
     return _finish(state, t_next), log, plan
 
 
-def _empty_plan(self, model, point) -> Plan:
-    velocity = (jnp.zeros(()), jnp.zeros_like(point.q), jnp.zeros_like(point.v))
+def _empty_plan(self, model) -> Plan:
     no = jnp.zeros((), bool)
-    blank = Event(jnp.zeros(()), jnp.zeros((), int), jnp.zeros(model.k, bool), no, velocity, jnp.zeros(()))
+    blank = Event(jnp.zeros(()), jnp.zeros((), int), jnp.zeros(model.k, bool), no, no)
     return Plan(jax.tree.map(lambda x: jnp.broadcast_to(x, (self.max_switches, *x.shape)), blank), jnp.zeros((), int))
 
 
@@ -220,11 +200,8 @@ def _replay(self, model, state, log, t_next, law, p, plan: Plan):
         event, wanted = step
 
         def go(state, log):
-            h = t_next - state.point.t
-            event_ = jax.lax.stop_gradient(event)
-            end = _smooth(self, model, state, h, p) if self.method.remembers else None
-            arrived = _flow(self, model, state, end, h, p)(event_.theta)
-            landed, record, _ = _switch_at(self, model, state, law, p, event_, arrived)
+            before = _at_event(self, model, state, t_next - state.point.t, p, event)
+            landed, record, _ = _switch_at(self, model, state, before, event.fired, law, p)
             return landed, log.append(record, True)
 
         return jax.lax.cond(wanted, go, lambda *same: same, *carry), None
@@ -239,3 +216,22 @@ def _replay(self, model, state, log, t_next, law, p, plan: Plan):
         anew = lambda state: _renewed(self, model, state, p)
         end = jax.lax.cond(plan.count > 0, anew, lambda same: same, end)
     return _finish(eqx.tree_at(lambda x: x.guard, end, state.guard), t_next), log
+
+
+def _at_event(self, model: Model, state: State, h, p, event: Event) -> Point:
+    """The point at a located event, with the derivative of (4)."""
+
+    def phi(theta, model, state, h, p):
+        if self.method.remembers:
+            stop = _between(self, model, state, _smooth(self, model, state, h, p), h, p, theta)
+        else:
+            stop = _smooth(self, model, state, theta * h, p)
+        return (stop.point.t, stop.point.q, stop.point.v), stop.guard[event.index]
+
+    theta, args = jax.lax.stop_gradient(event.theta), (model, state, h, p)
+    frozen = jax.tree.map(lambda x: jax.lax.stop_gradient(x) if eqx.is_inexact_array(x) else x, args)
+    velocity, slope = jax.jvp(lambda theta: phi(theta, *frozen), (theta,), (jnp.ones_like(theta),))[1]
+    x, g = phi(theta, *args)
+    change = jnp.where(event.moves, -g / jnp.where(event.moves, slope, 1.0), 0.0)
+    moved = [y + rate * change for y, rate in zip(x, velocity, strict=True)]  # (4)
+    return eqx.tree_at(lambda y: (y.t, y.q, y.v), state.point, tuple(moved))

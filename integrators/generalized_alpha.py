@@ -21,7 +21,6 @@ v_1 and h lam. Inside `EventDriven` it is an ordinary smooth method and of order
 from typing import Any, Literal
 
 import equinox as eqx
-import jax.numpy as jnp
 
 from nsdyn.capturing import AbstractCapturing, Step, Turn
 from nsdyn.errors import ProblemError
@@ -80,20 +79,17 @@ class GeneralizedAlpha(AbstractCapturing, AbstractSmoothMethod):
         end = Point(point.t + move.h, q, v, point.mode, point.held)
         end = end if turn is None else turn.applied(end)
         here = Reaction(model, end, p)
-        c = here.G @ dv - self._residual(here, dv, v, move)
+        c = self._target(here, dv, v, move)
         if turn is None:
             return *here.accelerate(here.f(v), c), None, end  # (3)
         found = turn.impulse(model, point, here, v, p)
         return *here.direct(here.f(v), c, found.jump.direction), found, end
 
-    def _residual(self, here: Reaction, dv, v, move: Move):
-        """e/s of (2) and (3); rows without a position level are enforced at velocity level by index 3."""
+    def _target(self, here: Reaction, dv, v, move: Move):
+        """The right-hand side of (3) for the rows."""
         if self.index == 1:
-            return here.G @ dv + here.gamma(v)
-        if self.index == 3 and all(part.positional for part in here.model.parts):
-            return here.g() / move.per_q
-        rate = here.psi(v) / move.per_v
-        return rate if self.index == 2 else jnp.where(here.model.positional(), here.g() / move.per_q, rate)
+            return -here.gamma(v)
+        return here.G @ dv - (move.position_error(here, v) if self.index == 3 else move.velocity_error(here, v))
 
     def step(self, model, point, memory, h, p, finish=None):
         end, memory, _, _ = self.advance(model, point, memory, h, p)

@@ -22,7 +22,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from nsdyn.capturing import AbstractCapturing, Step, Turn, projected
-from nsdyn.contact import Contact
 from nsdyn.errors import ProblemError
 from nsdyn.formulations import lagrange
 from nsdyn.model import Point
@@ -51,7 +50,7 @@ class MoreauJean(AbstractCapturing):
         return self.projection
 
     def refuses(self, law, parts):
-        if not self.projection and any(isinstance(part, Contact) for part in parts):
+        if not self.projection and any(part.settles for part in parts):
             return "a contact that bounces with its gap still negative would be taken for open; use projection=True"
         return super().refuses(law, parts)
 

@@ -77,17 +77,11 @@ class NSGA(AbstractCapturing):
             a, lam = here.accelerate(here.f(end.v), -here.gamma(end.v))  # (3)
         elif self.variant == "velocity":
             before = here if turn is None else Reaction(model, old, p)
-            a, lam = before.accelerate(before.f(end.v), before.G @ dv - before.psi(free) / move.per_v)  # (4)
+            a, lam = before.accelerate(before.f(end.v), before.G @ dv - move.velocity_error(before, free))  # (4)
         else:
             before = here if turn is None else Reaction(model, at(move.increment(dv)), p)
-            a, lam = before.accelerate(
-                before.f(free), before.G @ dv - self._position_residual(before, free, move)
-            )  # (5)
+            a, lam = before.accelerate(before.f(free), before.G @ dv - move.position_error(before, free))  # (5)
         if not u.shape[0]:
             return a, lam, jump, end, found
         gap = here.g() / (move.c.beta * move.h**2)
         return jnp.concatenate([a, here.reach_position(here.G @ u - gap)]), lam, jump, end, found  # (6)
-
-    def _position_residual(self, before: Reaction, free, move: Move):
-        positional = before.model.positional()
-        return jnp.where(positional, before.g() / move.per_q, before.psi(free) / move.per_v)

@@ -90,9 +90,7 @@ class AbstractCapturing(AbstractIntegrator):
         """One step of size h from `point`, in its mode or into that of the `turn`."""
 
     def refuses(self, law, parts):
-        if getattr(law, "form", "lagrange") != "lagrange":
-            return "the reduced forms take velocities before a switch that satisfy the old constraints; use form='lagrange'"
-        return None
+        return law.needs_consistent
 
     def start(self, model, point, step, p):
         point, memory = self.init(model, point, p)
@@ -160,8 +158,7 @@ class AbstractCapturing(AbstractIntegrator):
             choose = lambda a, b: jnp.where(turn.active, a, b)
             landed, memory = jax.tree.map(choose, (landed, fresh), (end, memory))
         else:
-            mode = model.settle(before, end, end.v, p) if model.settles else end.mode
-            landed, Lam = eqx.tree_at(lambda x: x.mode, end, mode), found.jump.Lam
+            landed, Lam = end, found.jump.Lam
         arrived = _arrived(model, state, landed, memory, t_next, p)
         code = status(model, landed, p, found)
         if not self.jumps:

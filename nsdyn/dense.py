@@ -11,9 +11,12 @@ that dips below zero between samples:
     c > 0,  |a - d| <= 2c,  8 b c <= (a - d)^2                                              (2)
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+import numpy as np
+from jaxtyping import Array, Bool, Float
 
 from nsdyn.integrator import State
 from nsdyn.model import Model, Point
@@ -41,15 +44,65 @@ def guards_between(model: Model, start: State, end: State, h, p, x):
     return jax.vmap(lambda x: model.guards(*between(model, start, end, h, p, x), p))(x)
 
 
-def dips(a, b, d):
-    """Whether the parabola through three samples reaches zero between them."""
+class Look(NamedTuple):
+    """Which guards fall through zero on a step and where each first does so (infinite if it does not); whether one that sits on
+    its surface leaves it through the side it came from."""
+
+    hit: Bool[Array, " k"]
+    guess: Float[Array, " k"]
+    back: Bool[Array, ""]
+
+
+def look(model: Model, start: State, end: State, h, p, intervals: int) -> Look:
+    """The guards on the dense output of a step, sampled at this many intervals."""
+    inner = guards_between(model, start, end, h, p, np.arange(1, intervals) / intervals)
+    values = jnp.concatenate([start.guard[None], inner, end.guard[None]])
+    hit, guess, back = jax.vmap(_look, in_axes=(1, 0, 0))(values, start.floor, start.lift * h)
+    return Look(hit, guess, jnp.any(back))
+
+
+def _look(values, floor, lift):
+    """For one guard. On its surface (floor > 0) it counts as fallen only once it has risen above its floor."""
+    n = values.shape[0] - 1
+    number = np.arange(1.0, n + 1)
+    earliest = lambda which, of: jnp.min(jnp.where(which, of, jnp.inf))
+    beyond, dip = below(values[1:], floor), dips(values)
+    risen = jnp.where((floor == 0) | (lift > 0), 0.0, earliest(values[1:] > floor, number))
+    armed = floor == 0
+    hit = jnp.any(beyond & (number > risen)) | (armed & (jnp.any(dip) | (values[0] <= 0)))
+    crossing = earliest(beyond, number - 1 + _crossings(values, floor, lift / n))
+    dipping = earliest(dip, number[:-1] + _roots(values, dip))
+    guess = jnp.where(hit, jnp.minimum(crossing, dipping) / n, jnp.inf)
+    return hit, guess, earliest(beyond, number) < risen
+
+
+def _crossings(values, floor, lift):
+    """Where in each interval a guard that is beyond zero at its end crossed, as a part of it: by linear interpolation, or in the
+    first one by the rate at which a guard on its surface was left."""
+    left, right = values[:-1], values[1:]
+    fall = left - right
+    linear = jnp.where(fall > 0, left / jnp.where(fall > 0, fall, 1.0), 1.0)
+    lifted = (floor > 0) & (lift > right) & (np.arange(right.shape[0]) == 0)
+    return jnp.where(lifted, lift / jnp.where(lifted, lift - right, 1.0), linear)
+
+
+def dips(values):
+    """Whether the parabola through each three positive samples reaches zero between them."""
+    a, b, d = values[:-2], values[1:-1], values[2:]
     c = a - 2 * b + d
-    return (c > 0) & (jnp.abs(a - d) <= 2 * c) & (8 * b * c <= (a - d) ** 2)  # (2)
+    return (c > 0) & (jnp.abs(a - d) <= 2 * c) & (8 * b * c <= (a - d) ** 2) & (a > 0) & (b > 0) & (d > 0)  # (2)
+
+
+def _roots(values, dip):
+    """The left root of those parabolas, counted from the middle sample."""
+    a, b, d = values[:-2], values[1:-1], values[2:]
+    c = jnp.where(dip, a - 2 * b + d, 1.0)
+    vertex = (a - d) / (2 * c)
+    return vertex - jnp.sqrt(jnp.maximum(vertex**2 - 2 * b / c, 0.0))
 
 
 def below(samples, floor):
     """Which samples count as beyond the surface; the last one already when it is about to cross."""
     about = SLACK * jnp.maximum(samples[-2] - samples[-1], 0.0)
-    limit = jnp.where(floor > 0, -floor, 0.0)
-    ends = jnp.where(floor > 0, limit, about)
-    return jnp.concatenate([samples[:-1] <= limit[None], (samples[-1] <= ends)[None]])
+    last = np.arange(samples.shape[0]) == samples.shape[0] - 1
+    return samples <= jnp.where(floor > 0, -floor, jnp.where(last, about, 0.0))

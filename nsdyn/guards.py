@@ -13,11 +13,12 @@ def _with(point: Point, q, v, t) -> Point:
     return eqx.tree_at(lambda x: (x.q, x.v, x.t), point, (q, v, t))
 
 
-def rates(model: Model, point: Point, a, lam, p, clock=1.0):
-    """d/dt of the guards with v' = a and t' = clock; multipliers count as constant."""
-    guards = lambda q, v, t: model.guards(_with(point, q, v, t), lam, p)
+def rates(model: Model, point: Point, a, lam, p, clock=1.0, lam_rate=None):
+    """d/dt of the guards with v' = a and t' = clock; multipliers count as constant unless their rate is given."""
+    guards = lambda q, v, t, lam: model.guards(_with(point, q, v, t), lam, p)
     qdot = model.system.rate(point.q, point.v, p)
-    return jax.jvp(guards, (point.q, point.v, point.t), (qdot, a, jnp.full_like(point.t, clock)))[1]
+    along = (qdot, a, jnp.full_like(point.t, clock), jnp.zeros_like(lam) if lam_rate is None else lam_rate)
+    return jax.jvp(guards, (point.q, point.v, point.t, lam), along)[1]
 
 
 def noise(model: Model, point: Point, lam, p):

@@ -74,6 +74,12 @@ class AbstractLaw(eqx.Module):
         """Whether v+ satisfies the constraints after the switch; False for laws of rebound."""
         return True
 
+    @property
+    def needs_consistent(self) -> str | None:
+        """Why velocities before the switch have to satisfy the old constraints, which those of a time step do not; None if any
+        will do."""
+        return None
+
     @abstractmethod
     def decide(self, switch: Switch) -> Jump:
         """The jump of one switch; finite also where the law objects."""

@@ -1,22 +1,27 @@
-"""Event location: from a step on which guards were seen to fall through zero to the instant of the first one.
+"""Event location: from a step on which guards fall through zero to the instant of the first one.
 
-The dense output gives a start; then Newton's method on the true step map Phi,
+The first look is at the straight step, theta = 1: on its dense output guards are seen to fall, and the first zero is guessed.
+Then Newton's method on the true step map Phi,
 
-    theta <- theta - g_i(Phi(theta h)) / (d/dtheta) g_i(Phi(theta h))                          (1)
+    theta <- theta - g_i(Phi(theta h)) / s_i                                                   (1)
+    s = h (g_t + g_q q' + g_v v') + g_lam (lam(theta) - lam(theta_0))/(theta - theta_0)        (2)
 
 until the change is round-off. Phi, not the interpolant, is what the trajectory consists of, so the event time has the order
-of the method. If another guard turns out to have crossed before the one located, the search goes on with that guard.
+of the method. s is the derivative along the motion at Phi(theta h); that of Phi itself differs from it by the error of a step,
+which only makes the last digits come one iteration later, and would need a second, differentiated copy of the step. theta_0 is
+the iterate before. If another guard turns out to have crossed before the one located, the search goes on with that guard.
 
 A state x is known to its last digits only, and so is a guard: to d_i = u |dg_i/dx| |x| (`nsdyn.guards.noise`). Where g_i falls
 slowly, as at a soft touch with a small step, this is far more than 1e-10 of a step in time. theta is therefore a root if
 
-    |g_i| <= max(1e-10 |g_i'|, d_i),   ' = d/dtheta                                            (2)
+    |g_i| <= max(1e-10 |s_i|, d_i)                                                             (3)
 
-and guards count as crossing together if they are that close to zero, with 1e-9 in the place of 1e-10. Newton goes on beyond (2)
-as long as it gains digits.
+and guards cross together if they are that close to zero, with 1e-9 in the place of 1e-10. Newton goes on beyond (3) as long as
+it gains digits.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -24,100 +29,102 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn import guards
-from nsdyn.dense import SLACK, below, dips, guards_between
+from nsdyn.dense import SLACK, Look, look
 from nsdyn.integrator import State
 from nsdyn.model import Model
 
-SAMPLES = 16
+INTERVALS = 16
 ITERATIONS = 30
 CONVERGED = 4e-15
 ACCEPTED = 1e-10
 REACH = 0.25  # Newton may leave its start by this part of the step
+APART = 1e-9  # iterates nearer than this say nothing about the rate of lam
 
 
 class Event(eqx.Module):
-    """A located switch: the fraction of the step, the guard that sets the time, all guards that fired, and how the step map
-    and that guard change with theta there."""
+    """A located switch: the fraction of the step, the guard that sets the time, all guards that fired, whether it is a good
+    root, and whether its time moves with the state: a switch at the very start of a step has the time of that."""
 
     theta: Float[Array, ""]
     index: Int[Array, ""]
     fired: Bool[Array, " k"]
     found: Bool[Array, ""]
-    velocity: tuple  # d/dtheta of (t, q, v)
-    slope: Float[Array, ""]  # d/dtheta of the guard; 0 for a switch at the very start, whose time depends on nothing
+    moves: Bool[Array, ""]
 
 
-def estimates(model: Model, start: State, end: State, h, p, hit):
-    """Where each guard in `hit` first falls through zero on the dense output; infinite for the others."""
-    x = jnp.linspace(0.0, 1.0, SAMPLES + 1)
-    inner = guards_between(model, start, end, h, p, x[1:-1])
-    values = jnp.concatenate([start.guard[None], inner, end.guard[None]])
-    dx = 1.0 / SAMPLES
-    # (a) the first sample beyond zero, interpolated linearly, or by the rate at which a guard on its surface was left
-    beyond = below(values[1:], start.floor)
-    j = jnp.argmax(beyond, axis=0)
-    left, right = jnp.take_along_axis(values, j[None], 0)[0], jnp.take_along_axis(values, j[None] + 1, 0)[0]
-    fall = left - right
-    linear = (j + jnp.where(fall > 0, left / jnp.where(fall > 0, fall, 1.0), 1.0)) * dx
-    rise = start.lift * h * dx
-    lifted = (start.floor > 0) & (j == 0) & (rise > right)
-    arc = rise / jnp.where(lifted, rise - right, 1.0) * dx
-    crossing = jnp.where(jnp.any(beyond, axis=0), jnp.where(lifted, arc, linear), jnp.inf)
-    # (b) a dip between samples: the left root of the parabola
-    a, b, d = values[:-2], values[1:-1], values[2:]
-    dip = dips(a, b, d) & (a > 0) & (b > 0) & (d > 0)
-    jd = jnp.argmax(dip, axis=0)
-    a, b, d = (jnp.take_along_axis(y, jd[None], 0)[0] for y in (a, b, d))
-    c = jnp.where(a - 2 * b + d > 0, a - 2 * b + d, 1.0)
-    vertex = (a - d) / (2 * c)
-    root = vertex - jnp.sqrt(jnp.maximum(vertex**2 - 2 * b / c, 0.0))
-    dipping = jnp.where(jnp.any(dip, axis=0), (jd + 1 + root) * dx, jnp.inf)
-    return jnp.where(hit, jnp.minimum(crossing, dipping), jnp.inf)
+class Search(NamedTuple):
+    end: State  # of the straight step
+    look: Look  # at the guards on it
+    event: Event
+    place: tuple  # (t, q, v) = Phi at the theta of the event
+    theta: Float[Array, ""]  # the next to try
+    index: Int[Array, ""]
+    before: tuple  # theta and lam of the last iterate, and the rate of lam
+    count: Int[Array, ""]
+    done: Bool[Array, ""]
 
 
-def locate(model: Model, start: State, end: State, h, p, hit, flow: Callable) -> tuple[Event, tuple]:
-    """The first switch on a step from `start` to `end`, and ((t, q, v), guards) there.
+def locate(model: Model, start: State, h, p, advance: Callable) -> Search:
+    """The straight step from `start` and the first switch on it, if there is one.
 
-    flow(theta) -> ((t, q, v), guards) is the step map.
+    advance(theta, end, first) is the step map, as a state; `end` is that of the straight step once it was made, `first` of all.
     """
-    immediate = hit & (start.floor == 0) & (start.guard <= 0)
-    guess = estimates(model, start, end, h, p, hit)
+    nobody, none = jnp.zeros((), bool), jnp.zeros(model.k, bool)
+    blank = Event(jnp.zeros(()), jnp.zeros((), int), none, nobody, nobody)
+    immediate = (start.floor == 0) & (start.guard <= 0)
 
-    noise = guards.noise(model, start.point, start.memory.lam, p)
+    def begun(c: Search, stop: State) -> Search:
+        seen = look(model, start, stop, h, p, INTERVALS)
+        at_once = jnp.any(immediate)
+        event = Event(jnp.zeros(()), jnp.argmax(immediate), immediate, at_once, nobody)
+        place = _place(start)
+        lam = stop.memory.lam
+        first = jnp.argmin(seen.guess)
+        before = (jnp.ones(()), lam, lam - start.memory.lam)
+        done = at_once | ~jnp.any(seen.hit)
+        return Search(stop, seen, event, place, jnp.minimum(seen.guess[first], 1.0), first, before, c.count + 1, done)
 
-    def newton(carry):
-        theta, i, n, last, _, _ = carry
-        (x, g), (velocity, slope) = jax.jvp(flow, (theta,), (jnp.ones_like(theta),))
-        falling = slope[i] < 0
-        newton_step = -g[i] / jnp.where(falling, slope[i], -1.0)  # (1)
-        # what is not a root is not accepted, also where Newton is held back at the edge of its reach
-        change = jnp.where(falling & hit[i], jnp.abs(newton_step), jnp.inf)
-        root = falling & hit[i] & (jnp.abs(g[i]) <= jnp.maximum(ACCEPTED * jnp.abs(slope[i]), noise[i]))  # (2)
-        low, high = jnp.maximum(guess[i] - REACH, -1e-6), jnp.minimum(guess[i] + REACH, 1.0 + 1e-6)
-        target = jnp.clip(theta + jnp.where(falling, newton_step, 0.0), low, high)
-        # has another guard crossed before?
-        together = jnp.maximum(SLACK * jnp.abs(slope), noise)
-        late = jnp.where(hit & (slope < 0), g / jnp.where(slope < 0, -slope, 1.0), jnp.inf)
-        j = jnp.argmin(late)
-        earlier = root & (j != i) & (g[j] < -together[j])
-        fired = (hit & (g <= together)) | (jnp.arange(hit.shape[0]) == i)
-        done = root & ~earlier & ((change <= CONVERGED) | (change >= last))
-        event = Event(theta, i, fired, root & ~earlier, velocity, slope[i])
-        theta, i = jnp.where(earlier, theta + late[j], target), jnp.where(earlier, j, i)
-        return theta, i, n + 1, jnp.where(earlier, jnp.inf, change), done, (event, (x, g))
+    def iterate(c: Search) -> Search:
+        first = c.count == 0
+        stop = advance(c.theta, c.end, first)
+        new, nearer = begun(c, stop), _improved(model, c, stop, h, p)
+        return jax.tree.map(lambda a, b: jnp.where(first, a, b), new, nearer)
 
-    x = (start.point.t, start.point.q, start.point.v)
-    at_once = jnp.any(immediate)
-    still = jax.tree.map(jnp.zeros_like, x)
-    at_start = Event(jnp.zeros(()), jnp.argmax(immediate), immediate, at_once, still, jnp.zeros(()))
-    first = jnp.argmin(guess)
-    begin = (
-        jnp.minimum(guess[first], 1.0),
-        first,
-        jnp.zeros((), int),
-        jnp.asarray(jnp.inf),
-        at_once | ~jnp.any(hit),
-        (at_start, (x, start.guard)),
+    lam = start.memory.lam
+    unseen = Look(none, jnp.zeros(model.k), nobody)
+    search = Search(
+        start, unseen, blank, _place(start), jnp.ones(()), blank.index, (jnp.zeros(()), lam, lam), blank.index, nobody
     )
-    *_, found = jax.lax.while_loop(lambda c: ~c[4] & (c[2] < ITERATIONS), newton, begin)
-    return found
+    return jax.lax.while_loop(lambda c: ~c.done & (c.count <= ITERATIONS), iterate, search)
+
+
+def _place(state: State) -> tuple:
+    return state.point.t, state.point.q, state.point.v
+
+
+def _improved(model: Model, c: Search, stop: State, h, p) -> Search:
+    """One iteration of (1), at the state `stop` = Phi(theta h)."""
+    theta, i, hit, guess, g = c.theta, c.index, c.look.hit, c.look.guess, stop.guard
+    theta_0, lam_0, rate = c.before
+    lam, apart = stop.memory.lam, jnp.abs(theta - theta_0) > APART
+    rate = jnp.where(apart, (lam - lam_0) / jnp.where(apart, theta - theta_0, 1.0), rate)
+    slope = h * guards.rates(model, stop.point, stop.memory.a, lam, p, lam_rate=rate / h)  # (2)
+    noise = guards.noise(model, stop.point, lam, p)
+    falling = slope[i] < 0
+    step = -g[i] / jnp.where(falling, slope[i], -1.0)  # (1)
+    # what is not a root is not accepted, also where Newton is held back at the edge of its reach
+    change = jnp.where(falling & hit[i], jnp.abs(step), jnp.inf)
+    accepted = falling & hit[i] & (jnp.abs(g[i]) <= jnp.maximum(-ACCEPTED * slope[i], noise[i]))  # (3)
+    low, high = jnp.maximum(guess[i] - REACH, -1e-6), jnp.minimum(guess[i] + REACH, 1.0 + 1e-6)
+    target = jnp.clip(theta + jnp.where(falling, step, 0.0), low, high)
+    # has another guard crossed before?
+    together = jnp.maximum(SLACK * jnp.abs(slope), noise)
+    late = jnp.where(hit & (slope < 0), g / jnp.where(slope < 0, -slope, 1.0), jnp.inf)
+    j = jnp.argmin(late)
+    earlier = accepted & (j != i) & (g[j] < -together[j])
+    fired = (hit & (g <= together)) | (jnp.arange(hit.shape[0]) == i)
+    event = Event(theta, i, fired, accepted & ~earlier, jnp.ones((), bool))
+    theta_1, i_1 = jnp.where(earlier, theta + late[j], target), jnp.where(earlier, j, i)
+    gains = (c.count == 1) | (change < jnp.abs(theta - theta_0))  # the guess is the first iterate
+    done = accepted & ~earlier & ((change <= CONVERGED) | ~gains)
+    return Search(c.end, c.look, event, _place(stop), theta_1, i_1, (theta, lam, rate), c.count + 1, done)

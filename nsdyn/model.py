@@ -182,19 +182,9 @@ def _jacobian(function, x, m):
     return (jax.jacrev if x.shape[0] > 8 * m else jax.jacfwd)(function)(x)
 
 
-def saddle(model: Model, point: Point, p):
-    """M^-1, G, live and psi at a point: what projections and laws need."""
-    args = (point.q, point.v, point.t, p, point.mode, point.held)
-    return (
-        model.system.solver(point.q, p),
-        model.jacobian(*args),
-        model.live(point.q, point.t, p, point.mode),
-        model.psi(*args),
-    )
-
-
 def project_velocity(model: Model, point: Point, p):
     """The velocity nearest in the mass metric that satisfies psi = 0, and the impulse that takes it there."""
-    solve, G, live, psi = saddle(model, point, p)
-    step, impulse = linalg.masked_kkt(solve, G, live, jnp.zeros_like(point.v), -psi)
+    args = (point.q, point.v, point.t, p, point.mode, point.held)
+    solve, live = model.system.solver(point.q, p), model.live(point.q, point.t, p, point.mode)
+    step, impulse = linalg.masked_kkt(solve, model.jacobian(*args), live, jnp.zeros_like(point.v), -model.psi(*args))
     return point.v + step, impulse

@@ -32,7 +32,7 @@ NOISE = 100 * jnp.finfo(float).eps
 
 class Effort(eqx.Module):
     """What Newton's method did: iterations in all, the most in one step, the last change in units of what is allowed, and
-    whether it failed. After a failure nothing more is counted."""
+    whether it failed."""
 
     total: Int[Array, ""]
     worst: Int[Array, ""]
@@ -44,10 +44,8 @@ class Effort(eqx.Module):
         return Effort(jnp.zeros((), int), jnp.zeros((), int), jnp.zeros(()), jnp.zeros((), bool))
 
     def plus(self, other: "Effort") -> "Effort":
-        both = Effort(
-            self.total + other.total, jnp.maximum(self.worst, other.worst), other.change, self.failed | other.failed
-        )
-        return jax.tree.map(lambda old, new: jnp.where(self.failed, old, new), self, both)
+        worst = jnp.maximum(self.worst, other.worst)
+        return Effort(self.total + other.total, worst, other.change, self.failed | other.failed)
 
 
 def newton(residual: Callable, x0: Float[Array, " n"], args: Any, noise) -> tuple[Float[Array, " n"], Effort]:

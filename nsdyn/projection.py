@@ -10,10 +10,9 @@ where rate maps a velocity to q' (the identity unless there are quasi-velocities
 """
 
 import equinox as eqx
-import jax.numpy as jnp
 
-from nsdyn import linalg
-from nsdyn.model import Model, Point, project_velocity, saddle
+from nsdyn.model import Model, Point, project_velocity
+from nsdyn.reaction import Reaction
 
 ITERATIONS = 2
 
@@ -27,12 +26,8 @@ def project(model: Model, point: Point, p) -> Point:
 def project_position(model: Model, point: Point, p, iterations: int) -> Point:
     if not any(part.positional for part in model.parts):
         return point
-    solve, G, live, _ = saddle(model, point, p)
-    mask = live & model.positional()
-    _, Y, inverse = linalg.schur(solve, G, mask)
-    q = point.q
+    reach, q = Reaction(model, point, p).reach_position, point.q
     for _ in range(iterations):
-        g = model.rows(q, point.t, p, point.mode, point.held)
-        dx = -linalg.matvec(Y, inverse(jnp.where(mask, g, 0.0)))  # (1)
+        dx = reach(-model.rows(q, point.t, p, point.mode, point.held))  # (1)
         q = q + model.system.rate(point.q, dx, p)
     return eqx.tree_at(lambda x: x.q, point, q)

@@ -14,7 +14,7 @@ from nsdyn.march import Grid
 from nsdyn.problem import Problem, as_arrays
 from nsdyn.rollout import MAX_EVENTS, Rollout, rollout, settings
 from nsdyn.status import MESSAGES, Status
-from nsdyn.trajectory import EventTable, Trajectory, plain
+from nsdyn.trajectory import EventTable, Trajectory, plain, settings_text
 
 
 def simulate(
@@ -44,7 +44,7 @@ def simulate(
 
         check_start(problem, problem.q0, problem.v0, problem.params)
     out = _run(problem, integrator, law, grid, int(max_events))
-    return _finished(out, problem, integrator, law, grid)
+    return finished(out, problem, integrator, law, grid)
 
 
 # One program for all calls with the same functions, shapes and grid; parameters and initial state are its arguments.
@@ -116,13 +116,7 @@ def as_floats(name: str, value):
         raise ProblemError(f"{name}: expected numbers, found {value!r}") from error
 
 
-def _settings_text(module) -> str:
-    """repr with the numbers themselves, where repr would show types."""
-    numbers = jax.tree.map(lambda x: np.asarray(x).tolist() if eqx.is_array(x) else x, module)
-    return eqx.tree_pformat(numbers, width=10**6)
-
-
-def _finished(out: Rollout, problem, integrator, law, grid: Grid) -> Trajectory:
+def finished(out: Rollout, problem, integrator, law, grid: Grid) -> Trajectory:
     """The trajectory of a rollout, or the error that it ended with."""
     from nsdyn import __version__
 
@@ -137,8 +131,8 @@ def _finished(out: Rollout, problem, integrator, law, grid: Grid) -> Trajectory:
         **{name: np.array(getattr(out, name)[:good]) for name in ("t", "q", "v", "lam", "mode", "energy")},
         events=events if status is Status.OK else events[events.t <= t],
         problem=problem.name,
-        integrator=_settings_text(integrator),
-        law=_settings_text(law),
+        integrator=settings_text(integrator),
+        law=settings_text(law),
         step=grid.step,
         save_every=grid.save_every,
         t0=grid.t0,

@@ -31,10 +31,10 @@ from nsdyn.law import AbstractLaw
 from nsdyn.model import Model
 from nsdyn.problem import Problem
 from nsdyn.rollout import MAX_EVENTS, settings
-from nsdyn.simulate import _finished, options
+from nsdyn.simulate import finished, options
 from nsdyn.status import Status
 from nsdyn.studies import archive
-from nsdyn.trajectory import Trajectory, plain
+from nsdyn.trajectory import Trajectory, plain, settings_text
 from nsdyn.words import written
 
 DEFAULTS = (
@@ -221,12 +221,10 @@ def slug(text: str) -> str:
 
 def _described(problem: Problem, job: _Job, t_end: float) -> dict[str, Any]:
     """All that a run depends on. Functions count by name: who edits one says force."""
-    numbers = lambda tree: jax.tree.map(lambda x: np.asarray(x).tolist() if eqx.is_array(x) else x, tree)
-    text = lambda tree: eqx.tree_pformat(numbers(tree), width=10**6)
     return {
         "problem": problem.name,
-        "system": text(problem.system),
-        "constraint": text(problem.constraint),
+        "system": settings_text(problem.system),
+        "constraint": settings_text(problem.constraint),
         "params": plain(problem.params),
         "start": [problem.t0, problem.q0, problem.v0],
         "t_end": t_end,
@@ -264,7 +262,7 @@ def _computed(problem: Problem, job: _Job, t_end: float) -> dict[str, tuple]:
         times.append(time.perf_counter() - began)
     status, message, t_stop = Status.OK, "", grid.t_end
     try:
-        trajectory = _finished(out, problem, job.integrator, job.law, grid)
+        trajectory = finished(out, problem, job.integrator, job.law, grid)
     except SimulationError as error:
         trajectory, status, t_stop = error.partial, error.status, error.t
         message = str(error).partition(" The error's .partial")[0]

@@ -42,7 +42,8 @@ from xarray import Dataset
 import nsdyn
 from nsdyn import laws
 from nsdyn.studies import archive, style, switching_track
-from nsdyn.studies.schemes import NEWTON, RHO_INF, SCHEMES, plain, table, text, write
+from nsdyn.studies.schemes import NEWTON, RHO_INF, SCHEMES, plain, table, write
+from nsdyn.trajectory import settings_text
 
 TRACK = switching_track.TRACK
 CURVATURES = {"straight": 0.0, "curved": 1.0}  # 1/m
@@ -208,11 +209,11 @@ def compute(
     common |= {"steps": steps, "phases": PHASES, "t_switch": T_SWITCH, "late": LATE}
     for name in schemes:
         integrator = SCHEMES[name].integrator
-        settings = common | {"integrator": text(integrator)}
+        settings = common | {"integrator": settings_text(integrator)}
         if force or not archive.exists(data, name, settings):
             archive.write(data, name, _errors(integrator, steps), settings)
         files.append(data / f"{name}.nc")
-    settings = common | {"schemes": {name: text(SCHEMES[name].integrator) for name in schemes}}
+    settings = common | {"schemes": {name: settings_text(SCHEMES[name].integrator) for name in schemes}}
     if force or not archive.exists(data, "table", settings):
         archive.write(data, "table", _worst(data, schemes), settings)
     return [*files, data / "table.nc"]

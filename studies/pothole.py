@@ -30,7 +30,8 @@ from nsdyn import laws, problems
 from nsdyn.model import Model
 from nsdyn.problems.wheel_over_pothole import ground, outline
 from nsdyn.studies import archive, style
-from nsdyn.studies.schemes import NEWTON, RHO_INF, SCHEMES, table, text, write
+from nsdyn.studies.schemes import NEWTON, RHO_INF, SCHEMES, table, write
+from nsdyn.trajectory import settings_text
 
 WHEEL = {"R": 0.35, "m": 10.0, "I": 0.6125, "l": 0.5, "lp": 0.3, "v0": 3.0, "g": 9.81, "t_end": 0.6}  # ours
 POSITIONS = (1.0, 0.75, 0.5)
@@ -79,7 +80,7 @@ def compute(folder: str | Path, step: float = 1e-3, force: bool = False) -> list
     files = []
     for E in POSITIONS:
         law = laws.IntermediateGradient(E)  # a traced number: one program for all
-        settings = {"wheel": WHEEL, "integrator": text(integrator), "law": text(law), "E": E}
+        settings = {"wheel": WHEEL, "integrator": settings_text(integrator), "law": settings_text(law), "E": E}
         settings |= {"step": step, "newton": NEWTON}
         if force or not archive.exists(_data(folder), _name(E), settings):
             problem = problems.get("wheel_over_pothole", **WHEEL)

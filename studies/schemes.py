@@ -6,10 +6,6 @@ All have the same spectral radius rho_inf, the same Newton tolerance, and in one
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import equinox as eqx
-import jax
-import numpy as np
-
 from nsdyn import newton
 from nsdyn.integrators import NSGA, RK4, EventDriven, GeneralizedAlpha, MoreauJean
 from nsdyn.studies import archive, style
@@ -60,12 +56,6 @@ SCHEMES = {
 def plain(name: str) -> str:
     """The label of a scheme without formulas, for text files."""
     return SCHEMES[name].label.replace(r"G-$\alpha$", "G-alpha")
-
-
-def text(module: eqx.Module) -> str:
-    """An integrator or a law with the numbers themselves, where repr would show their types."""
-    numbers = jax.tree.map(lambda x: np.asarray(x).tolist() if eqx.is_array(x) else x, module)
-    return eqx.tree_pformat(numbers, width=10**6)
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

@@ -34,7 +34,8 @@ from nsdyn.integrators.alpha import alpha
 from nsdyn.model import Model
 from nsdyn.problems.point_on_track import SHAPES
 from nsdyn.studies import archive, switching_figures
-from nsdyn.studies.schemes import NEWTON, RHO_INF, SCHEMES, plain, table, text, write
+from nsdyn.studies.schemes import NEWTON, RHO_INF, SCHEMES, plain, table, write
+from nsdyn.trajectory import settings_text
 
 TRACK = {"m": 1.0, "a": 0.5, "l": 0.5, "v0": 4.0, "g": 9.81, "t_end": 0.5}  # ours: the slides print no numbers
 PHASE = 0.25  # of a step, at which the corner falls; at 0.5 index 3 happens to get the normal velocity nearly right
@@ -100,9 +101,12 @@ def compute(folder: str | Path, step: float = 1e-2, force: bool = False, schemes
     common = {"track": TRACK, "step": step, "phase": PHASE, "newton": NEWTON}
     made = [_archived(data, "geometry", {"track": TRACK, "sigmas": SIGMAS}, _geometry, force)]
     for name in schemes:
-        settings = common | {"integrator": text(SCHEMES[name].integrator), "phases": PHASES if name in SLIDES else []}
+        settings = common | {
+            "integrator": settings_text(SCHEMES[name].integrator),
+            "phases": PHASES if name in SLIDES else [],
+        }
         made.append(_archived(data, name, settings, lambda name=name: _runs(name, step), force))
-    settings = common | {"schemes": {name: text(SCHEMES[name].integrator) for name in schemes}}
+    settings = common | {"schemes": {name: settings_text(SCHEMES[name].integrator) for name in schemes}}
     made.append(_archived(data, "table", settings, lambda: _table(data, schemes), force))
     return made
 

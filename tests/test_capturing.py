@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mechanisms import run
 
 import nsdyn
 from nsdyn import laws, problems
@@ -136,7 +137,7 @@ def test_index_3_rings():
 def test_a_corner_that_turns_back_ends_the_run():
     """Beyond the tip of the wedge neither line is there: no mode agrees with its own switching function."""
     problem = problems.point_on_track(shape="wedge", g=0.0, t_end=0.5)
-    out = nsdyn.rollout(problem, NSGA(), step=STEP, law=laws.GrassmannMidGradient())
+    out = run(problem, NSGA(), step=STEP, law=laws.GrassmannMidGradient(), max_events=4)
     assert Status(int(out.status)) is Status.LEADS_BACK
     assert abs(float(out.t_stop) - 0.125) < 2.5 * STEP
 

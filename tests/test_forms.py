@@ -196,7 +196,7 @@ def test_tuple_of_loop_and_schedule():
     ]
     held = (np.asarray(out.t) >= 0.2 - 1e-12) & (np.asarray(out.t) <= 0.3 + 1e-12)
     assert np.abs(np.asarray(out.v)[held]).max() < 1e-13  # a locked coordinate stops the one-DOF pendulum
-    assert np.array_equal(out.events.v_before[1], out.events.v_after[1])  # release changes nothing
+    assert np.abs(out.events.v_before[1] - out.events.v_after[1]).max() < 1e-30  # release changes nothing
     assert np.linalg.norm(out.v[-1]) > 0.5
 
 

@@ -179,7 +179,7 @@ def stopped(run, status, first_lost: int, t_stop: float) -> nsdyn.SimulationErro
         "effort": Effort.none(),
     }
     with pytest.raises(nsdyn.SimulationError) as caught:
-        module._finished(Rollout(**rows, events=events, **ending), ball(), RK4(), laws.Restitution(E), GRID)
+        module.finished(Rollout(**rows, events=events, **ending), ball(), RK4(), laws.Restitution(E), GRID)
     return caught.value
 
 

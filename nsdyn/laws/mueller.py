@@ -44,6 +44,12 @@ class MuellerTransition(AbstractLaw):
         if self.form not in FORMS:
             raise ProblemError(f"MuellerTransition(form=...): expected one of {FORMS}, found {self.form!r}")
 
+    @property
+    def needs_consistent(self):
+        if self.form == "lagrange":
+            return None
+        return "the reduced forms take velocities before a switch that satisfy the old constraints; use form='lagrange'"
+
     def decide(self, switch: Switch) -> Jump:
         if self.form == "lagrange":
             return PostSwitchGradient().decide(switch)  # (1), the same equations
