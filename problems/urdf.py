@@ -13,7 +13,8 @@ and bodies that move as one are one, about their common centre of mass c,
     m = sum m_k,   m c = sum m_k c'_k,   I^C = sum I'_k + m_k (|d_k|^2 1 - d_k d_k^T),  d_k = c'_k - c    (2)
 
 What hangs on the chain beside the way to the tip, or beyond it (a gripper, say), rides along with its mass, its own joints held
-at zero or at the nearest value that their limits allow. What hangs on the base is left out.
+at zero or at the nearest value that their limits allow. What hangs on the base is left out. Limits are data: they decide where a
+motion may start, and nothing stops a joint that reaches one.
 """
 
 from contextlib import contextmanager
