@@ -4,19 +4,20 @@ The first look is at the straight step, theta = 1: on its dense output guards ar
 Then Newton's method on the true step map Phi,
 
     theta <- theta - g_i(Phi(theta h)) / s_i                                                   (1)
-    s = h (g_t + g_q q' + g_v v') + g_lam (lam(theta) - lam(theta_0))/(theta - theta_0)        (2)
+    s = h (g_t + g_q q' + g_v v') + g_lam (lam_1 - lam_0)      at first                        (2)
+    s = (g(theta) - g(theta_0))/(theta - theta_0)              from the iterate before         (3)
 
 until the change is round-off. Phi, not the interpolant, is what the trajectory consists of, so the event time has the order
-of the method. s is the derivative along the motion at Phi(theta h); that of Phi itself differs from it by the error of a step,
-which only makes the last digits come one iteration later, and would need a second, differentiated copy of the step. theta_0 is
-the iterate before. If another guard turns out to have crossed before the one located, the search goes on with that guard.
+of the method. (2) is the derivative along the motion at Phi(theta h), which differs from that of Phi itself by no more than the
+error of a step; (3) does the rest. The derivative of Phi would need a second, larger copy of the step. If another guard turns
+out to have crossed before the one located, the search goes on with that guard.
 
 A state x is known to its last digits only, and so is a guard: to d_i = u |dg_i/dx| |x| (`nsdyn.guards.noise`). Where g_i falls
 slowly, as at a soft touch with a small step, this is far more than 1e-10 of a step in time. theta is therefore a root if
 
-    |g_i| <= max(1e-10 |s_i|, d_i)                                                             (3)
+    |g_i| <= max(1e-10 |s_i|, d_i)                                                             (4)
 
-and guards cross together if they are that close to zero, with 1e-9 in the place of 1e-10. Newton goes on beyond (3) as long as
+and guards cross together if they are that close to zero, with 1e-9 in the place of 1e-10. Newton goes on beyond (4) as long as
 it gains digits.
 """
 
@@ -38,7 +39,7 @@ ITERATIONS = 30
 CONVERGED = 4e-15
 ACCEPTED = 1e-10
 REACH = 0.25  # Newton may leave its start by this part of the step
-APART = 1e-9  # iterates nearer than this say nothing about the rate of lam
+APART = 1e-9  # iterates nearer than this say nothing about a slope
 
 
 class Event(eqx.Module):
@@ -59,7 +60,7 @@ class Search(NamedTuple):
     place: tuple  # (t, q, v) = Phi at the theta of the event
     theta: Float[Array, ""]  # the next to try
     index: Int[Array, ""]
-    before: tuple  # theta and lam of the last iterate, and the rate of lam
+    before: tuple  # theta, guards and slopes of the last iterate
     count: Int[Array, ""]
     done: Bool[Array, ""]
 
@@ -78,23 +79,22 @@ def locate(model: Model, start: State, h, p, advance: Callable) -> Search:
         at_once = jnp.any(immediate)
         event = Event(jnp.zeros(()), jnp.argmax(immediate), immediate, at_once, nobody)
         place = _place(start)
-        lam = stop.memory.lam
         first = jnp.argmin(seen.guess)
-        before = (jnp.ones(()), lam, lam - start.memory.lam)
+        before = (jnp.ones(()), stop.guard, jnp.zeros(model.k))
         done = at_once | ~jnp.any(seen.hit)
         return Search(stop, seen, event, place, jnp.minimum(seen.guess[first], 1.0), first, before, c.count + 1, done)
 
     def iterate(c: Search) -> Search:
         first = c.count == 0
         stop = advance(c.theta, c.end, first)
-        new, nearer = begun(c, stop), _improved(model, c, stop, h, p)
+        lam_rate = (c.end.memory.lam - start.memory.lam) / h
+        along = h * guards.rates(model, stop.point, stop.memory.a, stop.memory.lam, p, lam_rate=lam_rate)  # (2)
+        new, nearer = begun(c, stop), _improved(model, c, stop, along, p)
         return jax.tree.map(lambda a, b: jnp.where(first, a, b), new, nearer)
 
-    lam = start.memory.lam
     unseen = Look(none, jnp.zeros(model.k), nobody)
-    search = Search(
-        start, unseen, blank, _place(start), jnp.ones(()), blank.index, (jnp.zeros(()), lam, lam), blank.index, nobody
-    )
+    one, zero, before = jnp.ones(()), blank.index, (jnp.ones(()), start.guard, start.guard)
+    search = Search(start, unseen, blank, _place(start), one, zero, before, zero, nobody)
     return jax.lax.while_loop(lambda c: ~c.done & (c.count <= ITERATIONS), iterate, search)
 
 
@@ -102,19 +102,19 @@ def _place(state: State) -> tuple:
     return state.point.t, state.point.q, state.point.v
 
 
-def _improved(model: Model, c: Search, stop: State, h, p) -> Search:
+def _improved(model: Model, c: Search, stop: State, along, p) -> Search:
     """One iteration of (1), at the state `stop` = Phi(theta h)."""
     theta, i, hit, guess, g = c.theta, c.index, c.look.hit, c.look.guess, stop.guard
-    theta_0, lam_0, rate = c.before
-    lam, apart = stop.memory.lam, jnp.abs(theta - theta_0) > APART
-    rate = jnp.where(apart, (lam - lam_0) / jnp.where(apart, theta - theta_0, 1.0), rate)
-    slope = h * guards.rates(model, stop.point, stop.memory.a, lam, p, lam_rate=rate / h)  # (2)
-    noise = guards.noise(model, stop.point, lam, p)
+    theta_0, g_0, slope_0 = c.before
+    apart = jnp.abs(theta - theta_0) > APART
+    secant = jnp.where(apart, (g - g_0) / jnp.where(apart, theta - theta_0, 1.0), slope_0)  # (3)
+    slope = jnp.where(c.count == 1, along, secant)
+    noise = guards.noise(model, stop.point, stop.memory.lam, p)
     falling = slope[i] < 0
     step = -g[i] / jnp.where(falling, slope[i], -1.0)  # (1)
     # what is not a root is not accepted, also where Newton is held back at the edge of its reach
     change = jnp.where(falling & hit[i], jnp.abs(step), jnp.inf)
-    accepted = falling & hit[i] & (jnp.abs(g[i]) <= jnp.maximum(-ACCEPTED * slope[i], noise[i]))  # (3)
+    accepted = falling & hit[i] & (jnp.abs(g[i]) <= jnp.maximum(-ACCEPTED * slope[i], noise[i]))  # (4)
     low, high = jnp.maximum(guess[i] - REACH, -1e-6), jnp.minimum(guess[i] + REACH, 1.0 + 1e-6)
     target = jnp.clip(theta + jnp.where(falling, step, 0.0), low, high)
     # has another guard crossed before?
@@ -127,4 +127,4 @@ def _improved(model: Model, c: Search, stop: State, h, p) -> Search:
     theta_1, i_1 = jnp.where(earlier, theta + late[j], target), jnp.where(earlier, j, i)
     gains = (c.count == 1) | (change < jnp.abs(theta - theta_0))  # the guess is the first iterate
     done = accepted & ~earlier & ((change <= CONVERGED) | ~gains)
-    return Search(c.end, c.look, event, _place(stop), theta_1, i_1, (theta, lam, rate), c.count + 1, done)
+    return Search(c.end, c.look, event, _place(stop), theta_1, i_1, (theta, g, slope), c.count + 1, done)

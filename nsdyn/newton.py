@@ -11,11 +11,17 @@ So everything that theta stands for must come in through `args`. J is one iterat
 change.
 
 The systems are written so that J is the identity up to terms of the order of the step (the saddle-point part of a step is solved
-inside r): no pivoting is needed while they are small, and their condition does not depend on the step.
+inside r): no pivoting is needed while they are small, and their condition does not depend on the step. For the same reason large
+ones (more than DENSE unknowns) need no J at all: a column of it costs as much as r itself, and Broyden's method, started from the
+identity H of J^-1, gets along with a few more values of r,
+
+    dx = -H r(x),  y = r(x + dx) - r(x),  H <- H + (dx - H y) (dx^T H)/(dx^T H y)              (3)
+
+J is then made for derivatives only.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -25,6 +31,8 @@ from jaxtyping import Array, Bool, Float, Int
 from nsdyn import linalg
 
 LIMIT = 16
+DENSE = 24
+MANY = 60  # iterations of (3)
 TOLERANCE = 1e-10  # relative, of the last change; every scheme has this one
 TINY = jnp.finfo(float).tiny
 NOISE = 100 * jnp.finfo(float).eps
@@ -54,20 +62,51 @@ def newton(residual: Callable, x0: Float[Array, " n"], args: Any, noise) -> tupl
     fixed = jax.tree.map(lambda a: jax.lax.stop_gradient(a) if eqx.is_inexact_array(a) else a, args)
     x0, noise = jax.lax.stop_gradient((x0, noise))
 
-    def iterate(carry):
-        x, _, n, _ = carry
-        push = lambda dx: jax.jvp(lambda x: residual(x, fixed), (x,), (dx,))
-        r, J = jax.vmap(push, out_axes=(None, -1))(jnp.eye(x.shape[0]))
-        dx = linalg.eliminate(J, r)  # (1)
-        return x - dx, J, n + 1, jnp.max(jnp.abs(dx)) / (TOLERANCE * jnp.max(jnp.abs(x)) + noise + TINY)
+    value = lambda x: residual(x, fixed)
+    scaled = lambda x, dx: jnp.max(jnp.abs(dx)) / (TOLERANCE * jnp.max(jnp.abs(x)) + noise + TINY)
+    large = x0.shape[0] > DENSE
+    iterate, start = _broyden(value, x0, scaled) if large else _newton(value, x0, scaled)
+    limit = MANY if large else LIMIT
+    last = jax.lax.while_loop(lambda c: (c.change > 1.0) & (c.count < limit), iterate, start)
+    solution = _implicit(residual, last.x, None if large else last.J, args)
+    return solution, Effort(last.count, last.count, last.change, ~(last.change <= 1.0))
 
-    start = (x0, jnp.eye(x0.shape[0]), jnp.zeros((), int), jnp.full((), jnp.inf))
-    x, J, count, change = jax.lax.while_loop(lambda c: (c[3] > 1.0) & (c[2] < LIMIT), iterate, start)
-    return _implicit(residual, x, J, args), Effort(count, count, change, ~(change <= 1.0))
+
+class Iterate(NamedTuple):
+    """x, its J or H (and r(x) for H), how many there were, and the last change in units of what is allowed."""
+
+    x: Array
+    J: Array
+    r: Array
+    count: Array
+    change: Array
+
+
+def _newton(value: Callable, x0, scaled: Callable) -> tuple[Callable, Iterate]:
+    def iterate(c: Iterate) -> Iterate:
+        r, J = jax.vmap(lambda dx: jax.jvp(value, (c.x,), (dx,)), out_axes=(None, -1))(jnp.eye(x0.shape[0]))
+        dx = linalg.eliminate(J, r)  # (1)
+        return Iterate(c.x - dx, J, c.r, c.count + 1, scaled(c.x, dx))
+
+    return iterate, Iterate(x0, jnp.eye(x0.shape[0]), jnp.zeros(0), jnp.zeros((), int), jnp.full((), jnp.inf))
+
+
+def _broyden(value: Callable, x0, scaled: Callable) -> tuple[Callable, Iterate]:
+    def iterate(c: Iterate) -> Iterate:
+        dx = -c.J @ c.r
+        r = value(c.x + dx)
+        Hy = c.J @ (r - c.r)
+        size = jnp.vdot(dx, Hy)
+        usable = jnp.abs(size) > TINY
+        row = jnp.where(usable, dx @ c.J / jnp.where(usable, size, 1.0), 0.0)
+        H = c.J + (dx - Hy)[:, None] * row[None, :]  # (3)
+        return Iterate(c.x + dx, H, r, c.count + 1, scaled(c.x, dx))
+
+    return iterate, Iterate(x0, jnp.eye(x0.shape[0]), value(x0), jnp.zeros((), int), jnp.full((), jnp.inf))
 
 
 def _implicit(residual: Callable, x, J, args):
-    """x, with the derivative (2)."""
+    """x, with the derivative (2); J is made there if it is not known."""
     arrays, rest = eqx.partition(args, eqx.is_array)
 
     @jax.custom_jvp
@@ -80,6 +119,7 @@ def _implicit(residual: Callable, x, J, args):
         floats, others = eqx.partition(arrays, eqx.is_inexact_array)
         dots = jax.tree.map(lambda a, dot: dot if eqx.is_inexact_array(a) else None, arrays, tangents[2])
         value = lambda floats: residual(x, eqx.combine(floats, others, rest))
+        J = jax.jacfwd(lambda x: residual(x, eqx.combine(arrays, rest)))(x) if J is None else J
         return x, -linalg.eliminate(J, jax.jvp(value, (floats,), (dots,))[1])
 
     return solution(x, J, arrays)

@@ -1,0 +1,100 @@
+"""Bricard's mechanism: six bars of a cube's edge, hinged at right angles; one degree of freedom more than its constraints say.
+
+Problem A04 of the IFToMM benchmark library of multibody dynamics: five moving bars and the ground as the sixth form the closed
+path P_0 ... P_5 along edges of a cube of side L,
+
+    P = (0,0,0), (L,0,0), (L,-L,0), (L,-L,L), (0,-L,L), (0,0,L)                                  (1)
+
+with a hinge in every corner whose axis stands on the two bars that meet there. Gravity acts along -y, the start is at rest. By
+the count of constraints nothing could move; as the axes lie, one constraint follows from the others, but only where all of
+them hold.
+
+Natural coordinates, twelve for a bar: the place r of its middle and the matrix A that turns it from its place in (1),
+
+    T = 1/2 sum_i (m |r_i'|^2 + tr(A_i' J_i A_i'^T)),   V = sum_i m g y_i                         (2)
+    A_i^T A_i = 1                                      6 rows for each of 5 bars                 (3)
+    r_i + A_i s_i = r_k + A_k s_k'                     3 rows for each of 6 hinges               (4)
+    (A_i a) . (A_k b) = (A_i a) . (A_k b') = 0         2 rows for each, a the axis, b, b' across it   (5)
+
+with J_i the second moments of mass of the bar: m L^2/12 along it, m w^2/12 across. That is 60 coordinates and 60 constraints of
+rank 59. The library prints m = 1 kg, L = 1 m and the square section w = 0.1 m; g = 9.81 m/s^2.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+
+import nsdyn
+from nsdyn.errors import ProblemError
+
+CORNERS = np.array([[0, 0, 0], [1, 0, 0], [1, -1, 0], [1, -1, 1], [0, -1, 1], [0, 0, 1]], float)  # (1), in units of L
+MIDDLES = (CORNERS[:-1] + CORNERS[1:]) / 2
+ALONG = np.abs(CORNERS[1:] - CORNERS[:-1])  # the direction of each bar
+AXES = np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]], float)
+ACROSS = np.stack([np.roll(AXES, 1, axis=1), np.roll(AXES, 2, axis=1)], axis=1)
+PAIRS = np.triu_indices(3)
+BARS = 5
+
+
+def _unpack(q):
+    bars = q.reshape(BARS, 12)
+    return bars[:, :3], bars[:, 3:].reshape(BARS, 3, 3)
+
+
+def second_moments(p):
+    """J_i, diagonal in the axes of (1), shape (5, 3)."""
+    return p["m"] / 12 * (p["L"] ** 2 * ALONG + p["w"] ** 2 * (1 - ALONG))
+
+
+def mass(q, p):
+    turning = jnp.broadcast_to(second_moments(p)[:, None, :], (BARS, 3, 3)).reshape(BARS, 9)
+    return jnp.diag(jnp.concatenate([jnp.full((BARS, 3), 1.0) * p["m"], turning], axis=1).ravel())  # (2)
+
+
+def force(q, v, t, p):
+    return jnp.zeros((BARS, 12)).at[:, 1].set(-p["m"] * p["g"]).ravel()
+
+
+def potential(q, p):
+    return p["m"] * p["g"] * jnp.sum(_unpack(q)[0][:, 1])
+
+
+def solve(q, b, p):
+    """M is diagonal."""
+    entries = jnp.diagonal(mass(q, p))
+    return b / (entries if b.ndim == 1 else entries[:, None])
+
+
+def hinges(q, p):
+    """The corners as the bar before and as the bar behind each hinge has them, and the turns of both; the ground ends the row."""
+    r, A = _unpack(q)
+    reach = lambda corners: r + jnp.einsum("bij,bj->bi", A, p["L"] * (corners - MIDDLES))
+    ground = p["L"] * CORNERS[[0, -1]]
+    before = jnp.concatenate([ground[:1], reach(CORNERS[1:])])
+    behind = jnp.concatenate([reach(CORNERS[:-1]), ground[1:]])
+    one = jnp.eye(3)[None]
+    return before, behind, jnp.concatenate([one, A]), jnp.concatenate([A, one])
+
+
+def closure(q, t, p):
+    _, A = _unpack(q)
+    rigid = (jnp.einsum("bij,bik->bjk", A, A) - jnp.eye(3)[None])[:, PAIRS[0], PAIRS[1]]  # (3)
+    before, behind, turn, next_turn = hinges(q, p)
+    axes = jnp.einsum("hij,hj->hi", turn, AXES)
+    across = jnp.einsum("hij,hkj->hki", next_turn, ACROSS)
+    aligned = jnp.einsum("hi,hki->hk", axes, across)  # (5)
+    return jnp.concatenate([rigid.ravel(), (before - behind).ravel(), aligned.ravel()])  # (4)
+
+
+SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential, solve=solve)
+CLOSED = nsdyn.Fixed(closure)
+
+
+def bricard(m=1.0, L=1.0, w=0.1, g=9.81, t_end=10.0) -> nsdyn.Problem:
+    """At rest along the edges of the cube. params: m, L, w, g."""
+    for name, value in (("m", m), ("L", L), ("w", w)):
+        if isinstance(value, int | float) and not value > 0:
+            raise ProblemError(f"bricard({name}=...): expected a positive number, found {value}")
+    params = {name: jnp.asarray(value, float) for name, value in (("m", m), ("L", L), ("w", w), ("g", g))}
+    turns = jnp.broadcast_to(jnp.eye(3).ravel(), (BARS, 9))
+    q0 = jnp.concatenate([params["L"] * MIDDLES, turns], axis=1).ravel()
+    return nsdyn.Problem("bricard", SYSTEM, CLOSED, q0=q0, v0=jnp.zeros(60), t_end=t_end, params=params)
