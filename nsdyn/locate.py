@@ -106,10 +106,10 @@ def _improved(model: Model, c: Search, stop: State, along, p) -> Search:
     """One iteration of (1), at the state `stop` = Phi(theta h)."""
     theta, i, hit, guess, g = c.theta, c.index, c.look.hit, c.look.guess, stop.guard
     theta_0, g_0, slope_0 = c.before
-    apart = jnp.abs(theta - theta_0) > APART
+    noise = guards.noise(model, stop.point, stop.memory.lam, p)
+    apart = (jnp.abs(theta - theta_0) > APART) & (jnp.abs(g - g_0) > noise)  # else the secant is one through round-off
     secant = jnp.where(apart, (g - g_0) / jnp.where(apart, theta - theta_0, 1.0), slope_0)  # (3)
     slope = jnp.where(c.count == 1, along, secant)
-    noise = guards.noise(model, stop.point, stop.memory.lam, p)
     falling = slope[i] < 0
     step = -g[i] / jnp.where(falling, slope[i], -1.0)  # (1)
     # what is not a root is not accepted, also where Newton is held back at the edge of its reach
