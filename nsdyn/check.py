@@ -2,7 +2,8 @@
 
 `check_start` verifies what a run needs at its beginning (`simulate` calls it):
 
-    shapes,  M = M^T > 0,  solve = M^-1,  g(q0, t0) = 0,  G v0 + g_t = 0,  exactly one mode,  gaps and guards >= 0   (1)
+    shapes,  M = M^T > 0,  solve = M^-1 b,  momentum = M v,
+    g(q0, t0) = 0,  G v0 + g_t = 0,  exactly one mode,  gaps and guards >= 0                          (1)
 
 `check` verifies this and the technical conditions of switching, see `nsdyn.check_switching` and `nsdyn.check_guards`.
 """
@@ -15,7 +16,7 @@ import numpy as np
 from nsdyn.check_guards import guard_conditions, guards_at_start
 from nsdyn.check_shapes import finite, inputs, shapes
 from nsdyn.check_switching import Search, switching_conditions
-from nsdyn.check_values import as_list, begin, mass_matrix, mass_solve, rows_at_start, sample
+from nsdyn.check_values import as_list, begin, mass_matrix, mass_product, mass_solve, rows_at_start, sample
 from nsdyn.constraint import Nonholonomic, label
 from nsdyn.contact import TOUCHING, Contact
 from nsdyn.errors import ProblemError
@@ -83,6 +84,7 @@ def _start(problem, q0, v0, params):
     s = sample(model, p, q, v, t, point.mode, point.held)
     mass_matrix(report, s.M)
     mass_solve(report, s)
+    mass_product(report, s)
     finite("System(force=...)", s.f, " at q0, v0")
     finite("System(potential=...)", s.V, " at q0")
     rows_at_start(report, model, point, p, s, _names(model, point, p))

@@ -177,6 +177,8 @@ def _system(system, q, v, t, p):
     shaped("System(mass=...)", system.mass, (n, n), _why(v), q, p)
     if system.solve is not None:
         shaped("System(solve=...)", system.solve, (n,), "the shape of b", q, v, p)
+    if system.momentum is not None:
+        shaped("System(momentum=...)", system.momentum, (n,), "the shape of v", q, v, p)
 
 
 def _part(part, q, v, t, p):

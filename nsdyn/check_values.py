@@ -51,6 +51,7 @@ class Sample(NamedTuple):
     Z: Any
     V: Any
     solved: Any
+    momenta: Any
 
 
 @eqx.filter_jit
@@ -81,6 +82,7 @@ def _sample(model: Model, q, v, t, p, mode, held) -> Sample:
         Z=Z @ B,
         V=jnp.zeros(()) if system.potential is None else system.potential(q, p),
         solved=None if system.solve is None else system.solver(q, p)(_columns(v.shape[0])),
+        momenta=None if system.momentum is None else system.momentum(q, jnp.ones(v.shape[0]), p),
     )
 
 
@@ -191,6 +193,20 @@ def mass_solve(report, s: Sample):
             f"b = {as_list(b[:, k])}"
         )
     report.add("solve is M^-1 b", f"|M solve(b) - b| = {error:.1e}")
+
+
+def mass_product(report, s: Sample):
+    """momentum(q, v, p) must be M v."""
+    if s.momenta is None:
+        return
+    finite("System(momentum=...)", s.momenta, " at q0")
+    error = np.max(np.abs(s.momenta - np.sum(s.M, axis=1)))
+    if error > 1e-8 * np.max(np.sum(np.abs(s.M), axis=1)):
+        raise ProblemError(
+            f"System(momentum=...): expected momentum(q, v, p) = M v, found a difference of {error:.3g} at q0 for v = "
+            f"{as_list(np.ones(len(s.M)))}"
+        )
+    report.add("momentum is M v", f"|momentum - M v| = {error:.1e}")
 
 
 def rows_at_start(report, model: Model, point: Point, p, s: Sample, names):

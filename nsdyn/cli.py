@@ -214,10 +214,13 @@ def figures(
 
 @app.command(epilog="Example: nsdyn bench --quick --out bench.json")
 def bench(
-    out: Annotated[Path | None, typer.Option(help="Write the measurements to this JSON file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the measurements to this JSON file, figures to a folder beside it.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer repetitions, no memory test.")] = False,
 ) -> None:
-    """Time nsdyn on this machine: the 3R pendulum beside C, NSGA beside RK4; takes some minutes, with --quick two."""
+    """Time nsdyn on this machine: the 3R pendulum beside C, NSGA beside RK4, chains of 2 to 1024 links beside the dense mass
+    matrix; takes some minutes, with --quick three."""
     with reported():
         from nsdyn.studies import archive, benchmark
 
@@ -225,12 +228,12 @@ def bench(
         stages = benchmark.stages(quick)
         for name in progress(stages, "measuring"):
             results.update(stages[name]())
-        show_table("3R pendulum", ("quantity", "measured", "target", "aim"), benchmark.rows(results))
+        show_table("speed", ("quantity", "measured", "target", "aim"), benchmark.rows(results))
         for note in benchmark.notes(results):
             print(note)
         if out is not None:
             archive.write_json(out, {"results": results, "machine": benchmark.machine(), **archive.provenance()})
-            print(f"wrote {out}")
+            print("\n".join(f"wrote {file}" for file in [out, *benchmark.figures(results, out.with_suffix(""))]))
 
 
 def _list_pairs() -> None:

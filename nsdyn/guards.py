@@ -23,8 +23,11 @@ def rates(model: Model, point: Point, a, lam, p, clock=1.0, lam_rate=None):
 
 def noise(model: Model, point: Point, lam, p):
     """|dg/dx| |x| times a few units in the last place."""
+    if model.k == 0:
+        return jnp.zeros(0)
     x = (point.q, point.v, point.t)
-    columns = jax.jacfwd(lambda x: model.guards(_with(point, *x), lam, p))(x)
+    slopes = jax.jacrev if point.q.shape[0] > 8 * model.k else jax.jacfwd  # a long chain has no room for n x n
+    columns = slopes(lambda x: model.guards(_with(point, *x), lam, p))(x)
     sizes = [jnp.sum(jnp.abs(c) * jnp.abs(y)[None], axis=range(1, c.ndim)) for c, y in zip(columns, x, strict=True)]
     return ROUND_OFF * sum(sizes) + jnp.finfo(float).tiny
 

@@ -170,9 +170,10 @@ def masked_kkt(
         return solve(b), jnp.zeros(0, b.dtype)
     if isinstance(solve, Unrolled) and G.shape[0] <= UNROLL and not refinements:
         return _small_kkt(solve, G, live, b, c)
-    x0 = solve(b)
-    Gm, Y, inverse = schur(solve, G, live)
-    x, lam = x0, jnp.zeros_like(c)
+    Gm = _masked(G, live)
+    columns = solve(jnp.concatenate([b[:, None], Gm.T], axis=1))  # together: a recursion makes one pass for all of them
+    x, Y, lam = columns[:, 0], columns[:, 1:], jnp.zeros_like(c)
+    inverse = _schur(Gm, Y, live)
     for _ in range(1 + refinements):
         change = inverse(jnp.where(live, matvec(Gm, x) - c, 0.0))  # (3)
         x, lam = x - matvec(Y, change), lam + change  # (4)
@@ -182,7 +183,7 @@ def masked_kkt(
 def _small_kkt(solve: Unrolled, G, live, b, c):
     """(3) and (4) entry by entry."""
     m, n = G.shape
-    rows = _entries(jnp.where(live[:, None], G, 0.0))
+    rows = _entries(_masked(G, live))
     x0 = solve.entries([b[i] for i in range(n)])
     Y = [solve.entries(row) for row in rows]
     S = [[_sum(rows[r][i] * Y[s][i] for i in range(n)) for s in range(m)] for r in range(m)]
@@ -196,7 +197,14 @@ def _small_kkt(solve: Unrolled, G, live, b, c):
 
 def schur(solve, G, live):
     """The masked G, Y = M^-1 G^T and a solver for S of (3)."""
-    Gm = jnp.where(live[:, None], G, 0.0)
+    Gm = _masked(G, live)
     Y = solve(Gm.T)
-    S = matmul(Gm, Y) + jnp.diag(jnp.where(live, 0.0, 1.0))
-    return Gm, Y, factor(S, semidefinite=True)
+    return Gm, Y, _schur(Gm, Y, live)
+
+
+def _masked(G, live):
+    return jnp.where(live[:, None], G, 0.0)
+
+
+def _schur(Gm, Y, live):
+    return factor(matmul(Gm, Y) + jnp.diag(jnp.where(live, 0.0, 1.0)), semidefinite=True)

@@ -11,6 +11,14 @@ until the change is round-off. Phi, not the interpolant, is what the trajectory 
 of the method. (2) is the derivative along the motion at Phi(theta h), which differs from that of Phi itself by no more than the
 error of a step; (3) does the rest. The derivative of Phi would need a second, larger copy of the step. If another guard turns
 out to have crossed before the one located, the search goes on with that guard.
+
+A state x is known to its last digits only, and so is a guard: to d_i = u |dg_i/dx| |x| (`nsdyn.guards.noise`). Where g_i falls
+slowly, as at a soft touch with a small step, this is far more than 1e-10 of a step in time. theta is therefore a root if
+
+    |g_i| <= max(1e-10 |s_i|, d_i)                                                             (4)
+
+and guards cross together if they are that close to zero, with 1e-9 in the place of 1e-10. Newton goes on beyond (4) as long as
+it gains digits.
 """
 
 from collections.abc import Callable
@@ -98,23 +106,25 @@ def _improved(model: Model, c: Search, stop: State, along, p) -> Search:
     """One iteration of (1), at the state `stop` = Phi(theta h)."""
     theta, i, hit, guess, g = c.theta, c.index, c.look.hit, c.look.guess, stop.guard
     theta_0, g_0, slope_0 = c.before
-    apart = jnp.abs(theta - theta_0) > APART
+    noise = guards.noise(model, stop.point, stop.memory.lam, p)
+    apart = (jnp.abs(theta - theta_0) > APART) & (jnp.abs(g - g_0) > noise)  # else the secant is one through round-off
     secant = jnp.where(apart, (g - g_0) / jnp.where(apart, theta - theta_0, 1.0), slope_0)  # (3)
     slope = jnp.where(c.count == 1, along, secant)
-    noise = guards.noise(model, stop.point, stop.memory.lam, p)
     falling = slope[i] < 0
     step = -g[i] / jnp.where(falling, slope[i], -1.0)  # (1)
     # what is not a root is not accepted, also where Newton is held back at the edge of its reach
     change = jnp.where(falling & hit[i], jnp.abs(step), jnp.inf)
-    accepted = change <= jnp.maximum(ACCEPTED, noise[i] / jnp.where(falling, -slope[i], jnp.inf))
+    accepted = falling & hit[i] & (jnp.abs(g[i]) <= jnp.maximum(-ACCEPTED * slope[i], noise[i]))  # (4)
     low, high = jnp.maximum(guess[i] - REACH, -1e-6), jnp.minimum(guess[i] + REACH, 1.0 + 1e-6)
     target = jnp.clip(theta + jnp.where(falling, step, 0.0), low, high)
     # has another guard crossed before?
+    together = jnp.maximum(SLACK * jnp.abs(slope), noise)
     late = jnp.where(hit & (slope < 0), g / jnp.where(slope < 0, -slope, 1.0), jnp.inf)
     j = jnp.argmin(late)
-    earlier = accepted & (j != i) & (late[j] < -SLACK)
-    fired = (hit & (g <= SLACK * jnp.abs(slope))) | (jnp.arange(hit.shape[0]) == i)
+    earlier = accepted & (j != i) & (g[j] < -together[j])
+    fired = (hit & (g <= together)) | (jnp.arange(hit.shape[0]) == i)
     event = Event(theta, i, fired, accepted & ~earlier, jnp.ones((), bool))
     theta_1, i_1 = jnp.where(earlier, theta + late[j], target), jnp.where(earlier, j, i)
-    done = (change <= CONVERGED) & ~earlier
+    gains = (c.count == 1) | (change < jnp.abs(theta - theta_0))  # the guess is the first iterate
+    done = accepted & ~earlier & ((change <= CONVERGED) | ~gains)
     return Search(c.end, c.look, event, _place(stop), theta_1, i_1, (theta, g, slope), c.count + 1, done)

@@ -6,6 +6,7 @@ Rows that only disappear leave the velocity unchanged. A contact that bounces op
 its rate removed in the mass metric.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -23,12 +24,13 @@ OBEY = 1e-6
 
 
 class Impulse(NamedTuple):
-    """What the law answers at a switch, whether it acts at all, its objection, and what it was asked about."""
+    """What the law answers at a switch, whether it acts at all, its objection, what it was asked about, and T(v) there."""
 
     jump: Jump
     acts: jnp.ndarray
     objection: jnp.ndarray
     switch: Switch
+    kinetic: Callable
 
 
 def impulse(model: Model, before: Point, here: Reaction, v, law: AbstractLaw, p) -> Impulse:
@@ -37,7 +39,9 @@ def impulse(model: Model, before: Point, here: Reaction, v, law: AbstractLaw, p)
     G_before = model.jacobian(q, v, t, p, before.mode, before.held)
     on_before = model.live(q, t, p, before.mode)
     gt = here.psi(jnp.zeros_like(v))
-    M = model.system.mass(q, p)
+    system = model.system
+    M = system.mass(q, p)
+    kinetic = (lambda v: system.kinetic(q, v, p)) if system.momentum else (lambda v: 0.5 * jnp.sum(v * (M @ v)))
     switch = Switch.of(M, G_before, here.G, v, gt, None, on_before, here.live, here.solve)
     jump = law.decide(switch)
     # A row that stays but is driven at another speed is as good as new.
@@ -46,7 +50,7 @@ def impulse(model: Model, before: Point, here: Reaction, v, law: AbstractLaw, p)
     acts = jnp.any(here.live & (moved | ~switch.kept))
     after = jnp.where(acts, jump.v_after, v)
     objection = jnp.where(acts, law.objection(switch), Status.OK)
-    return Impulse(Jump(after, jnp.where(acts, jump.Lam, 0.0), jump.direction), acts, objection, switch)
+    return Impulse(Jump(after, jnp.where(acts, jump.Lam, 0.0), jump.direction), acts, objection, switch, kinetic)
 
 
 def switch(model: Model, point: Point, fired, law: AbstractLaw, p) -> tuple[Point, Record, jnp.ndarray]:
@@ -72,7 +76,6 @@ def settled(model: Model, before: Point, after: Point, jump: Jump, p):
 
 
 def record(before: Point, landed: Point, Lam, found: Impulse) -> Record:
-    kinetic = lambda v: 0.5 * jnp.sum(v * (found.switch.M @ v))
     return Record(
         t=before.t,
         mode_before=before.mode,
@@ -82,8 +85,8 @@ def record(before: Point, landed: Point, Lam, found: Impulse) -> Record:
         v_after=landed.v,
         Lam=Lam,
         direction=found.jump.direction,
-        kinetic_before=kinetic(before.v),
-        kinetic_after=kinetic(landed.v),
+        kinetic_before=found.kinetic(before.v),
+        kinetic_after=found.kinetic(landed.v),
     )
 
 

@@ -32,16 +32,22 @@ def takes(function: Callable, count: int) -> bool:
 
 
 class System(eqx.Module):
-    """mass(q, p) -> (n, n); force(q, v, t, p) -> (n,), or force(q, v, t, p, mode); the rest is optional."""
+    """mass(q, p) -> (n, n); force(q, v, t, p) -> (n,), or force(q, v, t, p, mode); the rest is optional.
+
+    solve(q, b, p) = M^-1 b and momentum(q, v, p) = M v take the place of the mass matrix where a system has a faster way; with
+    both, a run without constraints never forms it.
+    """
 
     mass: Callable = eqx.field(static=True)
     force: Callable = eqx.field(static=True)
     potential: Callable | None = eqx.field(static=True, default=None)
     solve: Callable | None = eqx.field(static=True, default=None)
     kinematics: Callable | None = eqx.field(static=True, default=None)
+    momentum: Callable | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
-        for name, count in (("mass", 2), ("force", 4), ("potential", 2), ("solve", 3), ("kinematics", 3)):
+        counts = {"mass": 2, "force": 4, "potential": 2, "solve": 3, "kinematics": 3, "momentum": 3}
+        for name, count in counts.items():
             function = getattr(self, name)
             if function is None and name not in ("mass", "force"):
                 continue
@@ -52,6 +58,7 @@ class System(eqx.Module):
                     "force": "(q, v, t, p) or (q, v, t, p, mode)",
                     "solve": "(q, b, p)",
                     "kinematics": "(q, v, p)",
+                    "momentum": "(q, v, p)",
                 }
                 raise ProblemError(
                     f"System({name}=...): expected a function of {wanted.get(name, '(q, p)')}, "
@@ -93,7 +100,8 @@ class System(eqx.Module):
         return lambda b: vector(b) if b.ndim == 1 else jax.vmap(vector, in_axes=1, out_axes=1)(b)
 
     def kinetic(self, q, v, p):
-        return 0.5 * jnp.sum(v * linalg.matvec(self.mass(q, p), v))
+        momentum = linalg.matvec(self.mass(q, p), v) if self.momentum is None else self.momentum(q, v, p)
+        return 0.5 * jnp.sum(v * momentum)
 
     def energy(self, q, v, p):
         """T + V; T alone where the system has no potential."""

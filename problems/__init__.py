@@ -3,6 +3,8 @@
 problems.three_r_pendulum(L=0.5)                the same as
 problems.get("three_r_pendulum", L=0.5)
 problems.names(), problems.summary(name)        what there is; nothing is imported for it
+problems.from_urdf("arm.urdf")                  the same as
+problems.get("from_urdf", path="arm.urdf")      a robot of one's own; no name of the list, as it needs a file
 """
 
 import ast
@@ -16,6 +18,8 @@ from typing import Any
 
 from nsdyn.errors import ProblemError
 from nsdyn.words import unknown
+
+IMPORTERS = {"from_urdf": "urdf"}  # functions that make problems from files, and where they are
 
 
 def names() -> list[str]:
@@ -37,9 +41,9 @@ def get(name: str, **parameters: Any) -> Any:
 def function(name: str) -> Callable:
     """The function that makes the problem `name`."""
     known = names()
-    if name not in known:
-        raise unknown("problem", name, known)
-    return getattr(importlib.import_module(f"{__name__}.{name}"), name)
+    if name not in known and name not in IMPORTERS:
+        raise unknown("problem", name, [*known, *IMPORTERS])
+    return getattr(importlib.import_module(f"{__name__}.{IMPORTERS.get(name, name)}"), name)
 
 
 def summary(name: str) -> str:
@@ -62,13 +66,13 @@ def _first_line(tree: ast.Module) -> str:
 
 
 def __getattr__(name: str) -> Callable:
-    if not name.startswith("_") and name in names():
+    if not name.startswith("_") and (name in IMPORTERS or name in names()):
         return function(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}; its problems are {', '.join(names())}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *names()]
+    return [*globals(), *IMPORTERS, *names()]
 
 
 class _Package(ModuleType):

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 import nsdyn
 from nsdyn.chain import Chain, tip
-from nsdyn.chain_dynamics import SYSTEM
+from nsdyn.chain_dynamics import chain_system
 from nsdyn.errors import ProblemError
 
 GRAVITY = 9.81
@@ -88,4 +88,4 @@ def serial_chain(
     q0 = jnp.zeros(n) if q0 is None else q0
     v0 = jnp.zeros(n) if v0 is None else v0
     parts = constraints(None if offset is None else rest_speed, tuple(joint for _, joint in locks))
-    return nsdyn.Problem("serial_chain", SYSTEM, parts, q0=q0, v0=v0, t_end=t_end, params=params)
+    return nsdyn.Problem("serial_chain", chain_system(n), parts, q0=q0, v0=v0, t_end=t_end, params=params)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 import nsdyn
 from nsdyn.chain import Chain
-from nsdyn.chain_dynamics import SYSTEM
+from nsdyn.chain_dynamics import chain_system
 from nsdyn.problems.serial_chain import gap
 
 
@@ -34,4 +34,6 @@ def two_link_impact(m=1.0, L=1.0, w=(1.0, 0.5), q0=(0.0, 0.0), t_end=0.2) -> nsd
         gravity=(0.0, 0.0, 0.0),
     )
     params = {"chain": chain, "tip": along, "normal": jnp.array([0.0, -1.0, 0.0]), "offset": 0.0}
-    return nsdyn.Problem("two_link_impact", SYSTEM, nsdyn.Contact(gap), q0=q0, v0=w, t_end=t_end, params=params)
+    return nsdyn.Problem(
+        "two_link_impact", chain_system(2), nsdyn.Contact(gap), q0=q0, v0=w, t_end=t_end, params=params
+    )

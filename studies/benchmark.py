@@ -1,4 +1,4 @@
-"""How fast nsdyn is on this machine: the 3R pendulum beside the same method written by hand in C, and implicit steps.
+"""How fast nsdyn is on this machine: the 3R pendulum beside the same method in C, implicit steps, long chains.
 
 Both run in the same minute, in turn, and the least time of several counts; compilation is counted apart. The C program
 is compiled here and now with the machine's `cc`; it computes on one core and keeps the end states only. nsdyn keeps
@@ -25,6 +25,7 @@ import numpy as np
 
 import nsdyn
 from nsdyn import integrators, laws, problems
+from nsdyn.studies import chain_cost
 
 FLAGS = ("-std=c99", "-O3")
 T_END = 2.0
@@ -62,6 +63,7 @@ def stages(quick: bool = False) -> dict[str, Callable[[], dict[str, Any]]]:
         "start": partial(_start, 1 if quick else 2),
     }
     found["an implicit step"] = partial(_implicit, repeats)
+    found["chains"] = partial(_chains, 0.1 if quick else chain_cost.SECONDS)
     return found if quick else found | {"a sweep": partial(_batch, yardstick, repeats, "sweep"), "memory": _memory}
 
 
@@ -195,6 +197,11 @@ def _implicit(repeats: int) -> dict:
     return {"wheel": found | {"ratio": best["nsga"] / best["rk4"]}}
 
 
+def _chains(seconds: float) -> dict:
+    """Recursions beside the dense mass matrix; see `chain_cost`."""
+    return {"chains": chain_cost.measure(seconds=seconds)}
+
+
 # Whole processes
 
 
@@ -258,6 +265,8 @@ def rows(results: dict[str, Any]) -> list[tuple[str, str, str, str]]:
             table.append((f"{head}: {title}, compilation [s]", f"{found[f'{name}_compile_s']:.3g}", "", ""))
         table.append((f"{head}: NSGA, Newton iterations per step", f"{found['nsga_iterations']:.3g}", "", ""))
         table.append((f"{head}: NSGA, ratio to RK4", f"{found['ratio']:.3g}", "<= 12", ""))
+    if found := results.get("chains"):
+        table += chain_cost.rows(found)
     if found := results.get("start"):
         table.append(("interpreter to finished trajectory, empty cache [s]", f"{found['cold_s']:.3g}", "<= 8", ""))
         table.append(("interpreter to finished trajectory, filled cache [s]", f"{found['warm_s']:.3g}", "<= 4", ""))
@@ -266,6 +275,14 @@ def rows(results: dict[str, Any]) -> list[tuple[str, str, str, str]]:
         table.append((f"{head}: peak memory [GB]", f"{found['peak_gb']:.3g}", "< 1", ""))
         table.append((f"{head}: time [s]", f"{found['seconds']:.3g}", "", ""))
     return table
+
+
+def figures(results: dict[str, Any], folder: str | Path) -> list[Path]:
+    """Archive what is better seen than read, and draw it."""
+    if "chains" not in results:
+        return []
+    chain_cost.store(folder, results["chains"], {"processor": machine()["processor"]})
+    return chain_cost.draw(folder)
 
 
 def notes(results: dict[str, Any]) -> list[str]:

@@ -22,6 +22,8 @@ def everything(arrays, q, v, torque, point, normal, e):
     chain = Chain(**arrays)
     height = lambda q: jnp.sum(normal * tip(chain, q, point))
     M, G = chain_dynamics.mass_matrix(chain, q), jax.grad(height)(q)
+    switch = (M, jnp.zeros((0, q.shape[0])), G[None], v)
+    solve = chain_dynamics.SYSTEM.solver(q, {"chain": chain})
     return {
         "M": M,
         "bias": chain_dynamics.bias(chain, q, v),
@@ -30,7 +32,9 @@ def everything(arrays, q, v, torque, point, normal, e):
         "tip": tip(chain, q, point),
         "G": G,
         "response": restitution(chain, q, v, point, normal, e),
-        "jump": laws.Restitution(e).jump(M, jnp.zeros((0, q.shape[0])), G[None], v),
+        "jump": laws.Restitution(e).jump(*switch),
+        "fast": laws.Restitution(e).jump(*switch, solve=solve),
+        "momenta": chain_dynamics.momenta(chain, q, v),
     }
 
 
@@ -47,6 +51,7 @@ def test_recursions_dense_law_and_pin_agree(n):
         found = everything(arrays, *state)
         oracle = Pin(arrays, point)
         close(found["M"], oracle.mass(q))
+        close(found["momenta"], oracle.mass(q) @ v)
         close(found["bias"], oracle.bias(q, v))
         close(found["a"], oracle.accelerations(q, v, torque))
         close(found["potential"], oracle.potential(q))
@@ -54,10 +59,10 @@ def test_recursions_dense_law_and_pin_agree(n):
         close(found["G"], oracle.row(q, normal))
         after, impulse = oracle.impact(q, v, oracle.row(q, normal), e)
         change, J = printed.impact(arrays, q, v, point, normal, e)
-        response, jump = found["response"], found["jump"]
-        for rates in (response.v_after, jump.v_after, v + change):
+        response, jump, fast = found["response"], found["jump"], found["fast"]
+        for rates in (response.v_after, jump.v_after, fast.v_after, v + change):
             close(rates, after)
-        for size in (response.impulse, jump.Lam[0], J):
+        for size in (response.impulse, jump.Lam[0], fast.Lam[0], J):
             close(size, -impulse)
         close(response.approach, oracle.row(q, normal) @ v)
 

@@ -78,6 +78,7 @@ SHAPES = {
     "force": (System(mass, lambda q, v, t, p: jnp.ones(3)), "(3,)", "expected (2,)", "v0 has 2 entries"),
     "potential": (System(mass, gravity, potential=lambda q, p: q[1:]), "(1,)", "expected ()", "scalar"),
     "solve": (System(mass, gravity, solve=lambda q, b, p: b[:1]), "(1,)", "expected (2,)"),
+    "momentum": (System(mass, gravity, momentum=lambda q, v, p: v[:1]), "(1,)", "expected (2,)"),
     "kinematics": (System(mass, gravity, kinematics=lambda q, v, p: v[:1]), "(1,)", "expected (2,)", "q0"),
 }
 
@@ -208,6 +209,13 @@ def test_solve_is_the_inverse_of_mass():
     heavy = lambda q, p: 2.0 * jnp.eye(2)
     wrong, right = System(heavy, gravity, solve=lambda q, b, p: b), System(heavy, gravity, solve=lambda q, b, p: b / 2)
     refused(particle(system=wrong), "System(solve=...)", "M^-1 b", "= 1 at q0")
+    assert check_start(particle(system=right)).ok
+
+
+def test_momentum_is_mass_times_velocity():
+    heavy = lambda q, p: 2.0 * jnp.eye(2)
+    wrong, right = (System(heavy, gravity, momentum=lambda q, v, p, k=k: k * v) for k in (1.0, 2.0))
+    refused(particle(system=wrong), "System(momentum=...)", "M v", "of 1 at q0")
     assert check_start(particle(system=right)).ok
 
 

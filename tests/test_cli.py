@@ -3,16 +3,17 @@
 import json
 import re
 
+import jax
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import nsdyn
-from nsdyn import integrators, laws
+from nsdyn import integrators, laws, problems
 from nsdyn.cli import _integrator, _integrators, _laws, app
 from nsdyn.console import _cache_root, use_cache
 from nsdyn.errors import ProblemError, SimulationError
-from nsdyn.studies import archive, benchmark
+from nsdyn.studies import archive, benchmark, chain_cost
 from nsdyn.words import built
 
 
@@ -154,6 +155,14 @@ def test_cache_folder(monkeypatch, tmp_path):
     assert _cache_root().is_absolute()
 
 
+def made_up_costs():
+    """The recursion costs 1 us a link; the dense path less up to 16 links."""
+    n = np.array([8.0, 16.0, 32.0, 64.0])
+    dense = {"forward_dense": 1e-6 * n**2 / 20, "impulse_dense": 1e-6 * n**2}
+    times = {name: dense.get(name, 1e-6 * n).tolist() for name in chain_cost.PATHS}
+    return {"links": n.astype(int).tolist(), **times}
+
+
 def test_bench_table_and_file(monkeypatch, tmp_path):
     single = {
         "trajectories": 1,
@@ -166,6 +175,7 @@ def test_bench_table_and_file(monkeypatch, tmp_path):
     fake = {
         "one": lambda: {"single": single | {"difference_from_c": 1e-3}},
         "start": lambda: {"start": {"cold_s": 7.0, "warm_s": 3.0}},
+        "chains": lambda: {"chains": made_up_costs()},
     }
     monkeypatch.setattr(benchmark, "stages", lambda quick: fake)
     out = tmp_path / "bench.json"
@@ -177,6 +187,30 @@ def test_bench_table_and_file(monkeypatch, tmp_path):
     assert written["results"]["single"]["ratio"] == 10.0
     assert {"python", "jax", "nsdyn", "numpy"} <= set(written["versions"])
     assert written["machine"]["cores"] >= 1
+    assert re.search(r"forward dynamics.*slope +1 +<= 1\.15", result.stdout)
+    assert re.search(r"forward dynamics: dense M is slower from N = +32\b", result.stdout)
+    data, _ = archive.read(tmp_path / "bench" / "data", "chain_cost")
+    assert data.links[-1] == 64 and {"chain_cost.pdf", "chain_cost.png"} < {
+        f.name for f in (tmp_path / "bench").iterdir()
+    }
+
+
+def test_where_the_dense_path_loses():
+    """For good, not by chance once."""
+    links, recursion = [2, 4, 8, 16], [2.0, 4.0, 8.0, 16.0]
+    for dense, n in (([3, 3, 9, 17], 8), ([3, 5, 9, 17], 2), ([1, 1, 1, 1], None), ([1, 1, 1, 17], 16)):
+        assert chain_cost.loses_from(links, dense, recursion) == n
+
+
+def test_paths_of_a_chain_agree():
+    """What is timed against each other is the same quantity."""
+    n = 3
+    chain = problems.serial_chain(n).params["chain"]
+    q, v = np.random.default_rng(1).normal(size=(2, n))
+    found = jax.jit(lambda q, v: {name: path(chain, q, v) for name, path in chain_cost.PATHS.items()})(q, v)
+    for name, value in found.items():
+        np.testing.assert_allclose(value, found[name.split("_")[0]], rtol=1e-11)
+    assert chain_cost.timed(chain_cost.PATHS["forward"], n, 0.0) > 0
 
 
 def test_c_program_or_the_reason_why_not(monkeypatch):

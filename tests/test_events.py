@@ -174,6 +174,28 @@ def test_simultaneous_impacts_are_one_event():
     )
 
 
+FAR = 1000.0  # neighbouring numbers lie 1.1e-13 apart there
+
+
+def far_gaps(q, t, p):
+    return (q - FAR) - p
+
+
+def still(q, v, t, p):
+    return jnp.zeros(2)
+
+
+def test_a_guard_that_round_off_keeps_from_zero_is_located():
+    """No position makes these gaps less than 3e-14; at this speed that is 6e-10 of a step, and they close together."""
+    pair = nsdyn.System(mass=lambda q, p: jnp.eye(2), force=still)
+    start, speed, miss = FAR + 0.05 / 300, 0.05, np.array([3e-14, -4e-14])
+    problem = nsdyn.Problem("far", pair, nsdyn.Contact(far_gaps), [start] * 2, [-speed] * 2, t_end=0.01, params=miss)
+    out = run(problem, RK4, step=1e-3, law=laws.Restitution(0.5))
+    assert int(out.status) == 0 and int(out.events.count) == 1
+    assert abs(float(out.events.t[0]) - 1 / 300) < 3e-13 / speed  # few steps, each of which rounds q
+    assert np.allclose(out.v[-1], 0.5 * speed, rtol=1e-12) and np.asarray(out.mode[-1]).tolist() == [0, 0]
+
+
 def test_last_step_is_shortened_and_rows_are_thinned():
     out = run(track(), RK4, step=0.03, save_every=4)
     assert np.allclose(out.t, [0.0, 0.12, 0.24, 0.36, 0.4], rtol=0, atol=1e-15)
