@@ -59,9 +59,9 @@ class Search(NamedTuple):
     event: Event
     place: tuple  # (t, q, v) = Phi at the theta of the event
     theta: Float[Array, ""]  # the next to try
-    index: Int[Array, ""]
+    which: Int[Array, ""]
     before: tuple  # theta, guards and slopes of the last iterate
-    count: Int[Array, ""]
+    tries: Int[Array, ""]
     done: Bool[Array, ""]
 
 
@@ -82,10 +82,10 @@ def locate(model: Model, start: State, h, p, advance: Callable) -> Search:
         first = jnp.argmin(seen.guess)
         before = (jnp.ones(()), stop.guard, jnp.zeros(model.k))
         done = at_once | ~jnp.any(seen.hit)
-        return Search(stop, seen, event, place, jnp.minimum(seen.guess[first], 1.0), first, before, c.count + 1, done)
+        return Search(stop, seen, event, place, jnp.minimum(seen.guess[first], 1.0), first, before, c.tries + 1, done)
 
     def iterate(c: Search) -> Search:
-        first = c.count == 0
+        first = c.tries == 0
         stop = advance(c.theta, c.end, first)
         lam_rate = (c.end.memory.lam - start.memory.lam) / h
         along = h * guards.rates(model, stop.point, stop.memory.a, stop.memory.lam, p, lam_rate=lam_rate)  # (2)
@@ -95,7 +95,7 @@ def locate(model: Model, start: State, h, p, advance: Callable) -> Search:
     unseen = Look(none, jnp.zeros(model.k), nobody)
     one, zero, before = jnp.ones(()), blank.index, (jnp.ones(()), start.guard, start.guard)
     search = Search(start, unseen, blank, _place(start), one, zero, before, zero, nobody)
-    return jax.lax.while_loop(lambda c: ~c.done & (c.count <= ITERATIONS), iterate, search)
+    return jax.lax.while_loop(lambda c: ~c.done & (c.tries <= ITERATIONS), iterate, search)
 
 
 def _place(state: State) -> tuple:
@@ -104,12 +104,12 @@ def _place(state: State) -> tuple:
 
 def _improved(model: Model, c: Search, stop: State, along, p) -> Search:
     """One iteration of (1), at the state `stop` = Phi(theta h)."""
-    theta, i, hit, guess, g = c.theta, c.index, c.look.hit, c.look.guess, stop.guard
+    theta, i, hit, guess, g = c.theta, c.which, c.look.hit, c.look.guess, stop.guard
     theta_0, g_0, slope_0 = c.before
     noise = guards.noise(model, stop.point, stop.memory.lam, p)
     apart = (jnp.abs(theta - theta_0) > APART) & (jnp.abs(g - g_0) > noise)  # else the secant is one through round-off
     secant = jnp.where(apart, (g - g_0) / jnp.where(apart, theta - theta_0, 1.0), slope_0)  # (3)
-    slope = jnp.where(c.count == 1, along, secant)
+    slope = jnp.where(c.tries == 1, along, secant)
     falling = slope[i] < 0
     step = -g[i] / jnp.where(falling, slope[i], -1.0)  # (1)
     # what is not a root is not accepted, also where Newton is held back at the edge of its reach
@@ -125,6 +125,6 @@ def _improved(model: Model, c: Search, stop: State, along, p) -> Search:
     fired = (hit & (g <= together)) | (jnp.arange(hit.shape[0]) == i)
     event = Event(theta, i, fired, accepted & ~earlier, jnp.ones((), bool))
     theta_1, i_1 = jnp.where(earlier, theta + late[j], target), jnp.where(earlier, j, i)
-    gains = (c.count == 1) | (change < jnp.abs(theta - theta_0))  # the guess is the first iterate
+    gains = (c.tries == 1) | (change < jnp.abs(theta - theta_0))  # the guess is the first iterate
     done = accepted & ~earlier & ((change <= CONVERGED) | ~gains)
-    return Search(c.end, c.look, event, _place(stop), theta_1, i_1, (theta, g, slope), c.count + 1, done)
+    return Search(c.end, c.look, event, _place(stop), theta_1, i_1, (theta, g, slope), c.tries + 1, done)

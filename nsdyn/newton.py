@@ -67,9 +67,9 @@ def newton(residual: Callable, x0: Float[Array, " n"], args: Any, noise) -> tupl
     large = x0.shape[0] > DENSE
     iterate, start = _broyden(value, x0, scaled) if large else _newton(value, x0, scaled)
     limit = MANY if large else LIMIT
-    last = jax.lax.while_loop(lambda c: (c.change > 1.0) & (c.count < limit), iterate, start)
+    last = jax.lax.while_loop(lambda c: (c.change > 1.0) & (c.tries < limit), iterate, start)
     solution = _implicit(residual, last.x, None if large else last.J, args)
-    return solution, Effort(last.count, last.count, last.change, ~(last.change <= 1.0))
+    return solution, Effort(last.tries, last.tries, last.change, ~(last.change <= 1.0))
 
 
 class Iterate(NamedTuple):
@@ -78,7 +78,7 @@ class Iterate(NamedTuple):
     x: Array
     J: Array
     r: Array
-    count: Array
+    tries: Array
     change: Array
 
 
@@ -86,7 +86,7 @@ def _newton(value: Callable, x0, scaled: Callable) -> tuple[Callable, Iterate]:
     def iterate(c: Iterate) -> Iterate:
         r, J = jax.vmap(lambda dx: jax.jvp(value, (c.x,), (dx,)), out_axes=(None, -1))(jnp.eye(x0.shape[0]))
         dx = linalg.eliminate(J, r)  # (1)
-        return Iterate(c.x - dx, J, c.r, c.count + 1, scaled(c.x, dx))
+        return Iterate(c.x - dx, J, c.r, c.tries + 1, scaled(c.x, dx))
 
     return iterate, Iterate(x0, jnp.eye(x0.shape[0]), jnp.zeros(0), jnp.zeros((), int), jnp.full((), jnp.inf))
 
@@ -100,7 +100,7 @@ def _broyden(value: Callable, x0, scaled: Callable) -> tuple[Callable, Iterate]:
         usable = jnp.abs(size) > TINY
         row = jnp.where(usable, dx @ c.J / jnp.where(usable, size, 1.0), 0.0)
         H = c.J + (dx - Hy)[:, None] * row[None, :]  # (3)
-        return Iterate(c.x + dx, H, r, c.count + 1, scaled(c.x, dx))
+        return Iterate(c.x + dx, H, r, c.tries + 1, scaled(c.x, dx))
 
     return iterate, Iterate(x0, jnp.eye(x0.shape[0]), value(x0), jnp.zeros((), int), jnp.full((), jnp.inf))
 
