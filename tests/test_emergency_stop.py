@@ -10,14 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from mechanisms import Either, run
+from references.braked_arm import locks
+from references.random_chains import Pin
 
 import nsdyn
 from nsdyn import problems
 from nsdyn.chain import Chain
 from nsdyn.errors import ProblemError
 from nsdyn.integrators import RK4, EventDriven
-from nsdyn.problems.emergency_stop import BACKWARD, FORWARD, FREE, HELD, SLIPS_BACKWARD, SLIPS_FORWARD
-from nsdyn.problems.geared_chain import mass, tip_position
+from nsdyn.problems.emergency_stop import BACKWARD, BRAKES, FORWARD, FREE, HELD, RATES, SLIPS_BACKWARD, SLIPS_FORWARD
+from nsdyn.problems.geared_chain import mass as motor_mass
+from nsdyn.problems.geared_chain import tip_position
+from nsdyn.problems.rx130l import ANGLES, AXES, BODIES, PLACES, RATIO, ROTORS, symmetric
 
 SCHEME = EventDriven(RK4())
 STEP, T_END = 5e-3, 2.24
@@ -64,7 +68,7 @@ def test_impulses_of_catching_brakes_take_energy_and_keep_momenta(stops):
     params = problems.emergency_stop().params
     lost = []
     for event in events(stops["catch"])[1:]:
-        change = np.asarray(mass(event.q, params)) @ (event.v_after - event.v_before)
+        change = np.asarray(motor_mass(event.q, params)) @ (event.v_after - event.v_before)
         moves = event.mode_after != HELD
         assert np.abs(change[moves]).max(initial=0.0) <= 1e-10 * np.abs(change).max()
         lost.append(event.kinetic_before - event.kinetic_after)
@@ -81,17 +85,30 @@ def test_the_robot_is_at_rest_after_the_last_lock(stops, name):
     assert np.abs(out.v[rest]).max() < 1e-20 and np.ptp(out.q[rest], axis=0).max() < 1e-15
 
 
-def test_joints_lock_one_after_the_other(stops):
-    """Each joint once, in the order that the dynamics decide; with a weak brake at the base that order is another."""
-    order = lambda out: [int(np.flatnonzero(e.mode_before != e.mode_after)[0]) for e in events(out)[1:]]
-    start = events(stops["rub"])[0]
+def lock_events(out):
+    """[(time, joint), ...] of the locks; the first event is the brakes coming on."""
+    return [(float(e.t), int(np.flatnonzero(e.mode_before != e.mode_after)[0])) for e in events(out)[1:]]
+
+
+def reference(brake):
+    mass, com, inertia = zip(*BODIES, strict=True)
+    links = {"mass": mass, "com": np.array(com), "inertia": np.array([symmetric(*x) for x in inertia])}
+    joints = {"axis": np.array(AXES), "place": np.array(PLACES), "turn": [np.eye(3)] * 6, "slides": np.zeros(6)}
+    drives = {"rotor": RATIO**2 * np.array(ROTORS), "gravity": np.array([0.0, 0.0, -9.81])}
+    arm = Pin(links | joints | drives, np.zeros(3))
+    return locks(arm, np.array(ANGLES), np.array(RATES), RATIO * np.array(brake))
+
+
+@pytest.mark.parametrize("brake", [BRAKES, (1.5, 14.0, 2.42, 0.58, 0.29, 0.29)], ids=["default", "weak at the base"])
+def test_joints_lock_in_the_order_and_at_the_times_of_an_independent_simulation(stops, brake):
+    out = stops["rub"] if brake is BRAKES else stop(brake=brake)[1]
+    start = events(out)[0]
     assert start.t == 0.0 and (start.mode_before == FREE).all()
     assert start.mode_after.tolist() == [FORWARD, FORWARD, FORWARD, FORWARD, BACKWARD, FORWARD]
-    assert order(stops["rub"]) == [3, 4, 5, 0, 2, 1]
-    weak = order(
-        stop(brake=(1.5, 14.0, 2.42, 0.58, 0.29, 0.29))[1]
-    )  # the base turns for 0.003 kg m2 * 300 rad/s / 1.5 N m
-    assert sorted(weak) == list(range(6)) and weak[-1] == 0
+    times, order = zip(*lock_events(out), strict=True)
+    expected_times, expected_order = zip(*reference(brake), strict=True)
+    assert order == expected_order and sorted(order) == list(range(6))
+    assert np.abs(np.array(times) - expected_times).max() < 1e-6
 
 
 def test_brakes_that_rub_need_no_impulse(stops):
