@@ -88,6 +88,11 @@ class AbstractLaw(eqx.Module):
         """Why the law has no answer to this switch: a status code, traced; `Status.OK` if it has one."""
         return Status.OK
 
+    def answer(self, switch: Switch) -> tuple[Array, Jump]:
+        """The objection and the jump; where directions depend on each other, with the impulses of least norm."""
+        jump = self.decide(switch)
+        return jnp.asarray(self.objection(switch)), jump._replace(Lam=linalg.shortest(jump.direction, jump.Lam))
+
     def jump(
         self, M, G_before, G_after, v_before, gt_after=None, U=None, on_before=None, on_after=None, solve=None
     ) -> Jump:
@@ -99,8 +104,7 @@ class AbstractLaw(eqx.Module):
         if solve is None and not any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((self, arguments))):
             code, jump = _compiled(self, [None if x is None else np.asarray(x) for x in arguments])
         else:
-            switch = Switch.of(*arguments, solve)
-            code, jump = self.objection(switch), self.decide(switch)
+            code, jump = self.answer(Switch.of(*arguments, solve))
         if not isinstance(code, jax.core.Tracer) and code != Status.OK:
             raise ProblemError(f"{type(self).__name__}: {MESSAGES[Status(int(code))]}")
         return jump
@@ -109,8 +113,7 @@ class AbstractLaw(eqx.Module):
 @eqx.filter_jit
 def _compiled(law, arguments):
     """Objection and answer in one program: operation by operation the first call would take several times as long."""
-    switch = Switch.of(*arguments)
-    return jnp.asarray(law.objection(switch)), law.decide(switch)
+    return law.answer(Switch.of(*arguments))
 
 
 def _vector_size(name, v):

@@ -13,7 +13,11 @@ and lam_r = 0 for rows that are dead. With Y = M^-1 G^T, x0 = M^-1 b and the dea
 so a dead row is an identity row of S, and this is the only place where that happens.
 
 A row that depends on the rows before it leaves a pivot of S that is zero to round-off; its multiplier is set to zero. x is
-then still the unique solution as long as the rows are consistent.
+then still the unique solution as long as the rows are consistent. Where multipliers are shown, `shortest` takes their part in the
+null space of G^T away: with K = G G^T, the generalised inverse K^- of the same pivoting and N = 1 - K^- K, of which only the
+columns of dependent rows are not zero,
+
+    lam - N (N^T N)^-1 N^T lam                                                     (5)
 
 Systems up to UNROLL unknowns are factored by written-out LDL^T: inside a compiled loop one LAPACK call costs more than a
 whole unrolled step. Larger ones go to LAPACK's Cholesky.
@@ -193,6 +197,19 @@ def _small_kkt(solve: Unrolled, G, live, b, c):
     lam = Unrolled(S, semidefinite=True).entries(residual)  # (3)
     x = [x0[i] - _sum(Y[r][i] * lam[r] for r in range(m)) for i in range(n)]  # (4)
     return jnp.stack(x), jnp.stack(lam)
+
+
+def shortest(G: Float[Array, "m n"], lam: Float[Array, " m"]) -> Float[Array, " m"]:
+    """The multipliers of least norm with the same G^T lam; those of independent rows stay as they are."""
+    m = G.shape[0]
+    if m < 2:
+        return lam
+    K = matmul(G, G.T)
+    N = jnp.eye(m) - factor(K, semidefinite=True)(K)
+    dependent = jnp.diagonal(N) > 0.5  # 1 up to round-off, or 0
+    N = jnp.where(dependent[None, :], N, 0.0)
+    square = matmul(N.T, N) + jnp.diag(jnp.where(dependent, 0.0, 1.0))
+    return lam - matvec(N, factor(square)(matvec(N.T, lam)))  # (5)
 
 
 def schur(solve, G, live):

@@ -66,11 +66,13 @@ class Row(eqx.Module):
     v: Array
     lam: Array
     mode: Array
+    held: tuple
     status: Array
 
 
 def _row(state: State) -> Row:
-    return Row(state.point.q, state.point.v, state.memory.lam, state.point.mode, state.status)
+    point = state.point
+    return Row(point.q, point.v, state.memory.lam, point.mode, point.held, state.status)
 
 
 def march(integrator: AbstractIntegrator, model: Model, state: State, log: Log, grid: Grid, law: AbstractLaw, p):

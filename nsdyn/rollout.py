@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from nsdyn import linalg
 from nsdyn.errors import ProblemError
 from nsdyn.integrator import AbstractIntegrator, AbstractSmoothMethod
 from nsdyn.law import AbstractLaw
@@ -122,11 +123,24 @@ def _empty_log(model, state, law, capacity) -> Log:
     return Log.empty(record, capacity if model.k else 0)
 
 
+def _shortest(model, rows, grid, p):
+    """The multipliers of the rows, of least norm where rows of the constraints depend on each other."""
+    if model.m < 2 or not model.drifts:  # locked coordinates are independent
+        return rows.lam
+
+    def one(t, row):
+        G = model.jacobian(row.q, row.v, t, p, row.mode, row.held)
+        live = model.live(row.q, t, p, row.mode)
+        return linalg.shortest(jnp.where(live[:, None], G, 0.0), row.lam)
+
+    return jax.vmap(one)(jnp.asarray(grid.rows()), rows)
+
+
 def _collect(model, state, log, rows, grid, p) -> Rollout:
     finite = jnp.all(jnp.isfinite(rows.q), axis=1) & jnp.all(jnp.isfinite(rows.v), axis=1)
     good = (rows.status == Status.OK) & finite
     blank = lambda x: jnp.where(good[:, None], x, jnp.nan)
-    q, v, lam = blank(rows.q), blank(rows.v), blank(rows.lam)
+    q, v, lam = blank(rows.q), blank(rows.v), blank(_shortest(model, rows, grid, p))
     ok = state.status == Status.OK
     # What is not finite is noticed at the end of a chunk of steps; the rows know better.
     t = jnp.asarray(grid.rows())

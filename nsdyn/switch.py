@@ -43,13 +43,13 @@ def impulse(model: Model, before: Point, here: Reaction, v, law: AbstractLaw, p)
     M = system.mass(q, p)
     kinetic = (lambda v: system.kinetic(q, v, p)) if system.momentum else (lambda v: 0.5 * jnp.sum(v * (M @ v)))
     switch = Switch.of(M, G_before, here.G, v, gt, None, on_before, here.live, here.solve)
-    jump = law.decide(switch)
+    objection, jump = law.answer(switch)
     # A row that stays but is driven at another speed is as good as new.
     size = jnp.abs(here.G) @ jnp.abs(v)
     moved = jnp.abs(here.G @ v + gt) > OBEY * (size + jnp.abs(gt))
     acts = jnp.any(here.live & (moved | ~switch.kept))
     after = jnp.where(acts, jump.v_after, v)
-    objection = jnp.where(acts, law.objection(switch), Status.OK)
+    objection = jnp.where(acts, objection, Status.OK)
     return Impulse(Jump(after, jnp.where(acts, jump.Lam, 0.0), jump.direction), acts, objection, switch, kinetic)
 
 

@@ -1,0 +1,135 @@
+"""Constraints written twice or mixed change no motion, with any integrator and law; multipliers are those of least norm."""
+
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from mechanisms import SWING, below_peg, circle, run
+
+import nsdyn
+from nsdyn import laws
+from nsdyn.integrators import NSGA, RK4, EventDriven, GeneralizedAlpha, MoreauJean
+from nsdyn.laws import GrassmannMidGradient, IntermediateGradient, MuellerTransition, PostSwitchGradient
+
+MIX, SIDE_MIX = np.array([1.0, -0.7, 2.0]), np.array([1.3, 0.5, 1.0])
+
+
+def side(q, t, p):
+    return 0.5 * ((q[0] - 0.3) ** 2 + (q[1] + 0.6) ** 2 - 0.25)
+
+
+def mixed_circle(q, t, p):
+    return MIX * circle(q, t, p)
+
+
+def mixed_side(q, t, p):
+    return SIDE_MIX * side(q, t, p)
+
+
+def kink(*modes):
+    """From one circle to another that crosses it, with a jump."""
+    constraint = nsdyn.Switching(modes=modes, switches=(below_peg,))
+    params = {"m": 1.0, "g": 9.81}
+    return nsdyn.Problem("kink", SWING, constraint, q0=[0.8, -0.6], v0=[0.0, 0.0], t_end=0.6, params=params)
+
+
+ONCE, THRICE = kink(circle, side), kink(mixed_circle, mixed_side)
+RK4_EVENTS = EventDriven(RK4())
+
+
+def least(rows, total):
+    """The shortest multipliers of `rows` times one constraint whose multiplier is `total`."""
+    return total[..., None] * rows / np.sum(rows**2)
+
+
+def same_motion(integrator, law):
+    one, three = (run(x, integrator, law=law, step=5e-3, max_events=2) for x in (ONCE, THRICE))
+    assert int(one.status) == int(three.status) == 0 and int(one.events.count) == int(three.events.count) == 1
+    assert np.abs(one.q - three.q).max() < 1e-9 and np.abs(one.v - three.v).max() < 1e-9
+    old = np.asarray(one.mode) == 0
+    for rows, part in ((MIX, old), (SIDE_MIX, ~old)):
+        expected = least(rows, np.asarray(one.lam)[part, 0])
+        assert np.abs(np.asarray(three.lam)[part] - expected).max() < 1e-9 * np.abs(expected).max()
+    impulse = lambda out: np.asarray(out.events.direction[0]).T @ np.asarray(out.events.Lam[0])
+    assert np.abs(impulse(one) - impulse(three)).max() < 1e-12
+
+
+def test_event_driven():
+    same_motion(RK4_EVENTS, PostSwitchGradient())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "integrator",
+    [
+        EventDriven(RK4("projected")),
+        EventDriven(RK4("minimal")),
+        EventDriven(GeneralizedAlpha(index=2)),
+        *(GeneralizedAlpha(index=index) for index in (1, 2, 3)),
+        *(NSGA(variant=variant) for variant in ("three-level", "velocity", "decoupled")),
+        *(MoreauJean(projection=projection) for projection in (True, False)),
+    ],
+    ids=str,
+)
+def test_every_integrator(integrator):
+    same_motion(integrator, PostSwitchGradient())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("integrator", "law"),
+    [
+        (RK4_EVENTS, MuellerTransition("redundant")),
+        (RK4_EVENTS, MuellerTransition("minimal")),
+        (RK4_EVENTS, GrassmannMidGradient()),
+        (RK4_EVENTS, IntermediateGradient(0.75, metric="euclidean")),
+        (NSGA(), IntermediateGradient(0.75)),
+    ],
+    ids=str,
+)
+def test_every_law(integrator, law):
+    same_motion(integrator, law)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("integrator", [RK4_EVENTS, NSGA()], ids=["RK4", "NSGA"])
+def test_derivatives_are_those_without_redundancy(integrator):
+    def end(x, problem):
+        out = nsdyn.rollout(problem, integrator, step=1e-2, params={"m": x[0], "g": x[1]}, max_events=2)
+        return jnp.concatenate([out.q[-1], out.v[-1], out.events.v_after[0]])
+
+    x = jnp.array([1.3, 9.81])
+    one, three = (jax.jit(jax.jacfwd(lambda x, problem=problem: end(x, problem)))(x) for problem in (ONCE, THRICE))
+    assert np.abs(one).max() > 1e-2 and np.abs(one - three).max() < 1e-9
+
+
+# The laws by themselves: m constraints of n = 5 coordinates, written as five mixed rows.
+
+
+@st.composite
+def switches(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    m = draw(st.sampled_from([1, 2, 3]))
+    A = rng.normal(size=(5, 5))
+    before, after = rng.normal(size=(2, m, 5))
+    mix = lambda rows: rng.normal(size=(5, m)) @ rows
+    v = rng.normal(size=5)
+    M = A @ A.T + np.eye(5)
+    v = v - np.linalg.solve(M, before.T) @ np.linalg.solve(before @ np.linalg.solve(M, before.T), before @ v)
+    return M, before, after, mix(before), mix(after), v
+
+
+@given(switches(), st.sampled_from([PostSwitchGradient(), laws.Restitution(0.4), IntermediateGradient(0.75)]))
+def test_mixed_rows_in_laws(switch, law):
+    M, before, after, mixed_before, mixed_after, v = switch
+    pad = lambda rows: (np.vstack([rows, np.zeros((5 - len(rows), 5))]), np.arange(5) < len(rows))
+    (G0, on0), (G1, on1) = pad(before), pad(after)
+    plain = law.jump(M, G0, G1, v, on_before=on0, on_after=on1)
+    mixed = law.jump(M, mixed_before, mixed_after, v)
+    scale = max(np.abs(plain.v_after).max(), 1.0)
+    assert np.abs(plain.v_after - mixed.v_after).max() < 1e-8 * scale
+    D, Lam = np.asarray(mixed.direction), np.asarray(mixed.Lam)
+    shortest = np.linalg.pinv(D.T, rcond=1e-9) @ (D.T @ Lam)
+    assert np.abs(shortest - Lam).max() < 1e-8 * max(np.abs(Lam).max(), 1.0)
