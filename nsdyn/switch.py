@@ -38,7 +38,7 @@ def impulse(model: Model, before: Point, here: Reaction, v, law: AbstractLaw, p)
     on_before = model.live(q, t, p, before.mode)
     gt = here.psi(jnp.zeros_like(v))
     M = model.system.mass(q, p)
-    switch = Switch.of(M, G_before, here.G, v, gt, None, on_before, here.live, here.solve)
+    switch = Switch.of(M, G_before, here.G, v, gt, None, on_before, here.live, here.solve, q, t, p)
     jump = law.decide(switch)
     # A row that stays but is driven at another speed is as good as new.
     size = jnp.abs(here.G) @ jnp.abs(v)
