@@ -60,15 +60,15 @@ def test_coulomb_opposes_stays_in_the_cone_and_gains_no_energy(seed, k, mu):
     jump, free = coulomb(M, before, after, v, B, mu), ideal(M, before, after, v)
     beta, w = tangential(M, after, v, B, jump), B @ np.asarray(jump.v_after)
     normal, scale = abs(float(jump.Lam[OLD])), np.abs(B).max() * np.abs(v).max()
+    noise = 1e-11 * np.abs(M @ v).max()  # of beta, which is read off the balance
     assert kinetic(M, jump.v_after) <= kinetic(M, free.v_after) * (1 + 1e-12) <= kinetic(M, v) * (1 + 1e-12)
-    assert np.linalg.norm(beta) <= mu * normal * (1 + 1e-9) + 1e-9
-    assert beta @ w <= 1e-9 * np.linalg.norm(beta) * scale
+    assert np.linalg.norm(beta) <= mu * normal * (1 + 1e-9) + noise
+    assert beta @ w <= noise * scale
     assert w @ (B @ np.asarray(free.v_after)) >= -1e-9 * scale**2  # never reversed
     slips = np.linalg.norm(w) > 1e-8 * scale
-    if slips and mu > 0:
-        assert np.linalg.norm(beta) == pytest.approx(mu * normal, rel=1e-7, abs=1e-11)
-        cosine = beta @ w / (np.linalg.norm(beta) * np.linalg.norm(w))
-        assert cosine == pytest.approx(-1.0, abs=1e-5)
+    if slips:
+        assert np.linalg.norm(beta) == pytest.approx(mu * normal, rel=1e-9, abs=noise)
+        assert np.abs(beta * np.linalg.norm(w) + np.linalg.norm(beta) * w).max() < 1e-9 * np.linalg.norm(beta) + noise
     assert np.abs(after @ np.asarray(jump.v_after)).max() < 1e-9 * (1 + np.abs(v).max())
 
 
@@ -131,11 +131,11 @@ def test_closed_form_of_a_particle():
         assert np.allclose(jump.direction, [[-min(mu * 8.0, 6.0) / 8.0, 1.0]])
 
 
-@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("k", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_derivatives_in_stick_and_slip(k):
     M, before, after, v, B = map(jnp.asarray, contact(11, k))
     after_mu = lambda mu, v: coulomb(M, before, after, v, B, mu).v_after
-    stuck, Lam, beta = sticking(*map(np.asarray, (M, after, v, B)))
+    _, Lam, beta = sticking(*map(np.asarray, (M, after, v, B)))
     critical = np.linalg.norm(beta) / abs(Lam[OLD])
     slope = jax.jit(jax.jacfwd(after_mu, argnums=(0, 1)))
     for mu in (0.5 * critical, 1.5 * critical):
@@ -198,7 +198,9 @@ def thrown():
     )
 
 
-@pytest.mark.parametrize("integrator", [integrators.EventDriven(integrators.RK4()), integrators.NSGA()])
+@pytest.mark.parametrize(
+    "integrator", [integrators.EventDriven(integrators.RK4()), pytest.param(integrators.NSGA(), marks=pytest.mark.slow)]
+)
 def test_in_a_run(integrator):
     """A particle falls on a floor and slides on, slower by mu times the speed of its fall; tangents depend on q, t, p."""
     law = laws.NonIdeal(along, mu=0.5)

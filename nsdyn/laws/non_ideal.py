@@ -198,7 +198,7 @@ def _bisected(cone: Cone):
         outside = constant.excess(middle) > 0
         return jnp.where(outside, low, middle), jnp.where(outside, middle, high)
 
-    x, _ = jax.lax.fori_loop(0, HALVINGS, halve, (jnp.zeros(()), jnp.ones(())))
+    _, x = jax.lax.fori_loop(0, HALVINGS, halve, (jnp.zeros(()), jnp.ones(())))
     slope = jax.jvp(constant.excess, (x,), (jnp.ones(()),))[1]
     refined = x - jnp.where(slope > 0, cone.excess(x) / jnp.where(slope > 0, slope, 1.0), 0.0)
     return jnp.where(constant.excess(jnp.ones(())) > 0, refined, 1.0)
