@@ -14,12 +14,12 @@ Rows are measured by their greatest length at the q_k. The rank at q is the leas
 regular, if no q_k has more; otherwise the rank drops at q, and it is singular.
 """
 
-from functools import singledispatch
-from typing import Any
+from typing import Any, overload
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from nsdyn import transition
 from nsdyn.errors import ProblemError
@@ -34,33 +34,40 @@ BACK = 1e-10  # residual, for coordinates of size 1, at which a configuration is
 RANK = 1e-6  # smaller singular values of unit rows are zero: q is known to round-off only, q_k differ by r
 
 
-@singledispatch
+@overload
+def transition_report(problem: Problem, event: Any, law: Any = None, params: Any = None) -> TransitionReport: ...
+
+
+@overload
 def transition_report(
-    M,
-    G_before,
-    G_after,
-    v_before,
-    v_after=None,
-    gt_after=None,
-    U=None,
-    on_before=None,
-    on_after=None,
-    tangents=None,
-) -> TransitionReport:
-    """Subspaces, energies and impulses of a transition: transition_report(M, G_before, G_after, v_before) or
-    transition_report(problem, event).
+    M: ArrayLike,
+    G_before: ArrayLike,
+    G_after: ArrayLike,
+    v_before: ArrayLike,
+    v_after: ArrayLike | None = None,
+    gt_after: ArrayLike | None = None,
+    U: ArrayLike | None = None,
+    on_before: ArrayLike | None = None,
+    on_after: ArrayLike | None = None,
+    tangents: ArrayLike | None = None,
+) -> TransitionReport: ...
 
-    Matrices: without `v_after` the transition is ideal. `gt_after`, `U` and the masks are those of `law.jump`; `tangents` are
-    directions (k, n) of impulses that are not ideal.
 
-    transition_report(problem, event, law=None, params=None): `params` if the run had others than the problem; a `law` with
-    tangents, NonIdeal, tells the directions of its impulses.
+def transition_report(*what, **settings) -> TransitionReport:
+    """Subspaces, energies and impulses of a transition, as data that `print` shows as a table.
+
+    transition_report(problem, event, law=None, params=None): an event of a trajectory. `params` if the run had others than the
+    problem; a `law` with tangents, NonIdeal, tells the directions of its impulses.
+
+    transition_report(M, G_before, G_after, v_before, v_after=None, gt_after=None, U=None, on_before=None, on_after=None,
+    tangents=None): matrices. Without `v_after` the transition is ideal. `gt_after`, `U` and the masks are those of `law.jump`;
+    `tangents` are directions (k, n) of impulses that are not ideal.
     """
-    return transition.report(M, G_before, G_after, v_before, v_after, gt_after, U, on_before, on_after, tangents)
+    of_event = "problem" in settings or isinstance(what[0] if what else None, Problem)
+    return (_of_event if of_event else transition.report)(*what, **settings)
 
 
-@transition_report.register
-def _(problem: Problem, event: Any, law: Any = None, params: Any = None) -> TransitionReport:
+def _of_event(problem: Problem, event: Any, law: Any = None, params: Any = None) -> TransitionReport:
     transition.require_event(event)
     p = problem.params if params is None else as_arrays(params)
     q, t = jnp.asarray(event.q), jnp.asarray(event.t, float)

@@ -32,7 +32,7 @@ def _scale(report: TransitionReport) -> float:
 
 def _constraints(report: TransitionReport) -> str:
     spaces = (("rows, rank before", report.before), ("rows, rank after", report.after))
-    rows = [(name, f"{len(space.G)}, {space.rank}") for name, space in spaces]
+    rows: list[tuple[str, ...]] = [(name, f"{len(space.G)}, {space.rank}") for name, space in spaces]
     if len(report.angles):
         rows.append(("angles between them, degrees", _numbers(np.degrees(report.angles), 90.0)))
     values, along = report.xi_values, report.xi_directions

@@ -6,18 +6,22 @@ which lies at a_i from the joint nearer to the motor; links 3 and 4 are like 1 a
 Gravity does not act.
 
     tip = (c, 0) + l_1 u(q_1) + l_2 u(q_2) = (-c, 0) + l_1 u(q_3) + l_2 u(q_4)                          (1)
-    T = 1/2 sum over both arms [(I_1 + m_1 a_1^2 + m_2 l_1^2) q_1'^2 + (I_2 + m_2 a_2^2) q_2'^2
-        + 2 m_2 l_1 a_2 cos(q_1 - q_2) q_1' q_2'] + 1/2 m_E |tip'|^2                                    (2)
+    T = sum over both arms [1/2 n q_1'^2 + 1/2 f q_2'^2 + k cos(q_1 - q_2) q_1' q_2'],                  (2)
+        n = I_1 + m_1 a_1^2 + m_2 l_1^2,   f = I_2 + m_2 a_2^2,   k = m_2 l_1 a_2,
+        with m_E l_1^2, m_E l_2^2, m_E l_1 l_2 more in the first arm, which carries the end effector
+    forces: -k sin(q_1 - q_2) q_2'^2 on q_1,  +k sin(q_1 - q_2) q_1'^2 on q_2                           (3)
 
-Closed loop: q = (q_1, q_2, q_3, q_4), and (1) are two constraints. Minimal: q = (q_1, q_3), the angles of the motors; the elbows are
-e_1 = (c, 0) + l_1 u(q_1) and e_3 = (-c, 0) + l_1 u(q_3), the tip lies at the distance l_2 from both, on the far side,
+Closed loop: q = (q_1, q_2, q_3, q_4), and (1) are two constraints. Minimal: q = (q_1, q_3), the angles of the motors; the elbows
+are e_1 = (c, 0) + l_1 u(q_1) and e_3 = (-c, 0) + l_1 u(q_3), the tip lies at the distance l_2 from both, on the far side,
 
-    tip = (e_1 + e_3)/2 + h n,    h^2 = l_2^2 - |e_1 - e_3|^2/4,    n normal to e_1 - e_3, to its left   (3)
+    tip = (e_1 + e_3)/2 + h n,    h^2 = l_2^2 - |e_1 - e_3|^2/4,    n normal to e_1 - e_3, to its left   (4)
 
-and q_2, q_4 are the angles of tip - e_1 and tip - e_3, their rates linear in those of q_1, q_3; T is (2) with these.
+and q_2, q_4 are the angles of tip - e_1 and tip - e_3. With W = d(q_1, ..., q_4)/d(q_1, q_3), M_4 of (2) and f_4 of (3)
 
-The wall is the line y = wall, gap = wall - y of the tip; `tangent` is along x. A run starts `distance` away from the wall, the tip
-moving under the angle gamma to the wall, so that it arrives near x = d; nothing drives it.
+    M = W^T M_4 W,    f = W^T (f_4 - M_4 W' v)                                                          (5)
+
+The wall is the line y = wall, gap = wall - y of the tip; `tangent` is along x. A run starts `distance` away from the wall, the
+tip moving under the angle gamma to the wall, so that it arrives near x = d; nothing drives it.
 
 Table 1 of the paper gives lengths, masses and inertias. Its drawings are not available. Inferred, because with them all printed
 values of xi come out: both elbows point outwards, the line of the motors is parallel to the wall at the distance 0.2242 m, d is
@@ -52,16 +56,28 @@ def loop(q, t, p):
     return tip_of_links(q, p) - (p["l1"] * unit(q[2]) + p["l2"] * unit(q[3]) - p["l5"] / 2 * unit(0.0))  # (1)
 
 
-def kinetic_of_links(q, v, p):
-    near = p["I1"] + p["m1"] * p["a1"] ** 2 + p["m2"] * p["l1"] ** 2
-    far = p["I2"] + p["m2"] * p["a2"] ** 2
-    coupling = p["m2"] * p["l1"] * p["a2"]
-    arms = [
-        0.5 * near * v[i] ** 2 + 0.5 * far * v[k] ** 2 + coupling * jnp.cos(q[i] - q[k]) * v[i] * v[k]
-        for i, k in ((0, 1), (2, 3))
-    ]
-    speed = jax.jvp(lambda q: tip_of_links(q, p), (q,), (v,))[1]
-    return arms[0] + arms[1] + 0.5 * p["mE"] * jnp.dot(speed, speed)  # (2)
+def arms(p):
+    """n, f and k of (2) for both arms."""
+    n = p["I1"] + p["m1"] * p["a1"] ** 2 + p["m2"] * p["l1"] ** 2
+    f, k = p["I2"] + p["m2"] * p["a2"] ** 2, p["m2"] * p["l1"] * p["a2"]
+    carried = p["mE"] * p["l1"] ** 2, p["mE"] * p["l2"] ** 2, p["mE"] * p["l1"] * p["l2"]
+    return (n + carried[0], f + carried[1], k + carried[2]), (n, f, k)
+
+
+def mass_of_links(q, p):
+    blocks = []
+    for (n, f, k), (near, far) in zip(arms(p), (q[:2], q[2:]), strict=True):
+        c = k * jnp.cos(near - far)
+        blocks.append(jnp.stack([jnp.stack([n, c]), jnp.stack([c, f])]))
+    return jax.scipy.linalg.block_diag(*blocks)  # (2)
+
+
+def force_of_links(q, v, t, p):
+    parts = []
+    for (_, _, k), i in zip(arms(p), (0, 2), strict=True):
+        s = k * jnp.sin(q[i] - q[i + 1])
+        parts += [-s * v[i + 1] ** 2, s * v[i] ** 2]  # (3)
+    return jnp.stack(parts)
 
 
 def all_angles(q, p):
@@ -70,14 +86,21 @@ def all_angles(q, p):
     e3 = p["l1"] * unit(q[1]) - p["l5"] / 2 * unit(0.0)
     across = e1 - e3
     height = jnp.sqrt(p["l2"] ** 2 / jnp.dot(across, across) - 0.25)  # in lengths of `across`
-    tip = 0.5 * (e1 + e3) + height * jnp.stack([-across[1], across[0]])  # (3)
+    tip = 0.5 * (e1 + e3) + height * jnp.stack([-across[1], across[0]])  # (4)
     angle = lambda x: jnp.arctan2(x[1], x[0])
     return jnp.stack([q[0], angle(tip - e1), q[1], angle(tip - e3)])
 
 
-def kinetic(q, v, p):
-    angles, rates = jax.jvp(lambda q: all_angles(q, p), (q,), (v,))
-    return kinetic_of_links(angles, rates, p)
+def mass(q, p):
+    W = jax.jacfwd(all_angles)(q, p)
+    return W.T @ mass_of_links(all_angles(q, p), p) @ W  # (5)
+
+
+def force(q, v, t, p):
+    rates = lambda q: jax.jvp(lambda q: all_angles(q, p), (q,), (v,))
+    (angles, s), (_, bias) = jax.jvp(rates, (q,), (v,))  # W v and W' v
+    free = force_of_links(angles, s, t, p) - mass_of_links(angles, p) @ bias
+    return jax.jacfwd(all_angles)(q, p).T @ free  # (5)
 
 
 def tip(q, p):
@@ -94,8 +117,8 @@ def tangent(q, t, p):
     return jax.jacfwd(tip)(q, p)[:1]
 
 
-MINIMAL = nsdyn.System.from_lagrangian(kinetic)
-LINKS = nsdyn.System.from_lagrangian(kinetic_of_links)
+MINIMAL = nsdyn.System(mass=mass, force=force)
+LINKS = nsdyn.System(mass=mass_of_links, force=force_of_links)
 LOOP, CONTACT = nsdyn.Fixed(loop), nsdyn.Contact(gap)
 
 

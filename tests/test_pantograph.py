@@ -9,6 +9,8 @@ import pytest
 
 import nsdyn
 from nsdyn import integrators, laws, problems
+from nsdyn.studies import archive
+from nsdyn.studies import pantograph as study
 
 problems.pantograph()  # imports the module, whose name in the package is the function's
 PANTOGRAPH = sys.modules["nsdyn.problems.pantograph"]
@@ -46,6 +48,12 @@ def test_printed_projections():
     assert np.abs(found.P_c.T @ B - [-0.0192, -0.0027]).max() < 5e-4  # (20)
 
 
+def turn(motor, elbow, tip):
+    """Positive if the tip lies to the left of the link from motor to elbow."""
+    (a, b), (c, d) = elbow - motor, tip - motor
+    return a * d - b * c
+
+
 def test_tip_goes_where_it_is_told():
     for d, gamma in ((0.0, 90.0), (0.2, 60.0)):
         for closed_loop in (False, True):
@@ -57,7 +65,35 @@ def test_tip_goes_where_it_is_told():
             chain = np.asarray(PANTOGRAPH.links(problem.q0, problem.params))
             lengths = np.linalg.norm(np.diff(chain, axis=0), axis=1)
             assert np.allclose(lengths, [0.1449, 0.1984, 0.1984, 0.1449], atol=1e-15)
-            assert chain[1, 0] > chain[0, 0] and chain[3, 0] < chain[4, 0] or d > 0  # elbows outwards
+            side = lambda motor, elbow, chain=chain: float(
+                np.cross(np.append(elbow - motor, 0), np.append(chain[2] - motor, 0))[2]
+            )
+            assert side(chain[0], chain[1]) > 0 > side(chain[4], chain[3])  # elbows outwards
+
+
+def kinetic_of_points(q, v, p):
+    """T from the velocities of the centres of mass and of the tip."""
+    total = 0.0
+    for side, i in ((1.0, 0), (-1.0, 2)):
+        motor = side * p["l5"] / 2 * PANTOGRAPH.unit(0.0)
+        near = lambda q, i=i, motor=motor: motor + p["a1"] * PANTOGRAPH.unit(q[i])
+        elbow = lambda q, i=i, motor=motor: motor + p["l1"] * PANTOGRAPH.unit(q[i])
+        far = lambda q, i=i, elbow=elbow: elbow(q) + p["a2"] * PANTOGRAPH.unit(q[i + 1])
+        for m, point in ((p["m1"], near), (p["m2"], far)):
+            total += 0.5 * m * jnp.sum(jax.jvp(point, (q,), (v,))[1] ** 2)
+        total += 0.5 * p["I1"] * v[i] ** 2 + 0.5 * p["I2"] * v[i + 1] ** 2
+    return total + 0.5 * p["mE"] * jnp.sum(jax.jvp(lambda q: PANTOGRAPH.tip_of_links(q, p), (q,), (v,))[1] ** 2)
+
+
+def test_mass_and_force_are_those_of_the_lagrangian():
+    lagrangian, p = nsdyn.System.from_lagrangian(kinetic_of_points), problems.pantograph().params
+    q, v = jnp.array([0.3, 2.0, 2.2, 0.5]), jnp.array([0.7, -1.1, 0.4, 0.9])
+    for ours, theirs, arguments in (
+        (PANTOGRAPH.mass_of_links, lagrangian.mass, (q, p)),
+        (PANTOGRAPH.force_of_links, lagrangian.force, (q, v, 0.0, p)),
+    ):
+        wanted = np.asarray(jax.jit(theirs)(*arguments))
+        assert np.allclose(jax.jit(ours)(*arguments), wanted, rtol=0, atol=1e-14 * np.abs(wanted).max())
 
 
 @jax.jit
@@ -125,6 +161,38 @@ def test_reports_of_both_models_agree(runs):
     assert one.ledger == pytest.approx(two.ledger, rel=1e-7, abs=1e-12)
     assert one.energy_after[1] < 1e-12 * one.energy_before[0] and one.energy_after[2] < one.energy_before[2]
     assert one.kind == two.kind == "regular" and (two.before.rank, two.after.rank) == (2, 3)
+
+
+@pytest.mark.slow
+def test_study(tmp_path, monkeypatch):
+    study.compute(tmp_path, points=25, step=1e-3)
+    cases = archive.read(tmp_path / "data", "cases")[0]
+    assert [xi for xi, _, _ in study.agreement(cases)] == [True] * 6
+    assert [ratio for _, ratio, _ in study.agreement(cases)] == [False, True] * 3  # at 90 degrees T_a is noise
+    measured = np.array([case.Lam for case in study.PAPER]) / cases.Lam.values
+    assert measured.min() > 1.16 and measured.max() < 1.23
+    impacts = archive.read(tmp_path / "data", "impacts")[0]
+    for t, T_c, T_a, printed in zip(impacts.t.values, impacts.T_c.values, impacts.T_a.values, study.PAPER, strict=True):
+        left = np.flatnonzero(np.diff(t) == 0)[0]
+        assert T_c[left] == pytest.approx(printed.T_c, rel=0.03) and T_c[left + 1] < 1e-9
+        assert np.ptp((T_c + T_a)[: left + 1]) < 1e-9 and T_a[left + 1] <= T_a[left] + 1e-12
+    workspace = archive.read(tmp_path / "data", "map")[0].xi.values
+    inside = workspace[np.isfinite(workspace)]
+    assert inside.min() >= 0 and inside.max() <= 1 + 1e-12 and np.isnan(workspace).any()
+    monkeypatch.setattr(archive, "write", None)
+    files = study.run(tmp_path, points=25, step=1e-3)
+    assert {file.name for file in files} == {"captions.txt", "table.txt"} | {
+        f"figure_{i}.{kind}" for i in (1, 2) for kind in ("pdf", "png")
+    }
+    assert (tmp_path / "table.txt").read_text("utf-8").count("no, component") == 2
+
+
+def test_map_has_the_experiments():
+    """(2) of the study is xi of the report."""
+    p = problems.pantograph().params
+    for d in (0.0, 0.1, 0.2):
+        xi = study._xi(jnp.array([d, 0.2242]), p)
+        assert np.allclose(xi, [impact(d, gamma)[1].xi for gamma in (90, 60)], atol=1e-12)
 
 
 def test_registered():
