@@ -39,6 +39,8 @@ from nsdyn.sweep import sweep  # noqa: E402
 from nsdyn.switching import Switching  # noqa: E402
 from nsdyn.system import System  # noqa: E402
 from nsdyn.trajectory import Trajectory  # noqa: E402
+from nsdyn.transition import TransitionReport  # noqa: E402
+from nsdyn.transition_event import transition_report  # noqa: E402
 from nsdyn.transitions import Transitions  # noqa: E402
 
 __version__ = "0.1.0"
@@ -58,10 +60,12 @@ __all__ = [
     "Switching",
     "System",
     "Trajectory",
+    "TransitionReport",
     "Transitions",
     "load",
     "lock",
     "rollout",
     "simulate",
     "sweep",
+    "transition_report",
 ]

@@ -21,6 +21,7 @@ from nsdyn.console import (
     show_end,
     show_events,
     show_pairs,
+    show_reports,
     show_statuses,
     show_table,
     sweep_variables,
@@ -92,7 +93,7 @@ def run(
     settings: Settings = [],  # noqa: B006  typer copies it
     out: OutFile = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the trajectory into this file (png, pdf, svg).")] = None,
-    events: Annotated[bool, typer.Option("--events", help="Show the table of events.")] = False,
+    events: Annotated[bool, typer.Option("--events", help="Show the events and analyse each.")] = False,
 ) -> None:
     """Simulate one problem and show its final state."""
     with reported():
@@ -104,6 +105,7 @@ def run(
             trajectory = nsdyn.simulate(chosen, method, step=step, law=rule, t_end=t_end, save_every=save_every)
         if events:
             show_events(trajectory.events)
+            show_reports(chosen, trajectory.events, rule)
         show_end(trajectory)
         if out is not None:
             trajectory.save(out)

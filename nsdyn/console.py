@@ -63,6 +63,16 @@ def show_events(events: Iterable[Any]) -> None:
     show_table("events", columns, rows, numbers=True)
 
 
+def show_reports(problem: Any, events: Any, law: Any) -> None:
+    """The analysis of each event."""
+    import nsdyn
+
+    names = [f"{i + 1} of {len(events)}" for i in range(len(events))]
+    found = [nsdyn.transition_report(problem, events[i], law) for i, _ in enumerate(progress(names, "event"))]
+    for i, report in enumerate(found):
+        print(f"event {i}: {report}\n")
+
+
 def show_end(trajectory: Any) -> None:
     """The last row of a trajectory."""
     t, mode, energy = trajectory.t[-1], trajectory.mode[-1], trajectory.energy[-1]

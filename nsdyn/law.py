@@ -8,7 +8,7 @@ where it is not ideal, the velocities after.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -32,7 +32,10 @@ class Jump(NamedTuple):
 
 
 class Switch(NamedTuple):
-    """The data of a switch with every default filled in; `kept` marks rows of G_after that were live before as well."""
+    """The data of a switch with every default filled in; `kept` marks rows of G_after that were live before as well.
+
+    In a run q, t and p say where and when it happens and with which parameters; in plain use they are None.
+    """
 
     M: Float[Array, "n n"]
     solve: Callable
@@ -44,11 +47,15 @@ class Switch(NamedTuple):
     U: Float[Array, " n"]
     G_before: Float[Array, "k n"]
     live_before: Bool[Array, " k"]
+    q: Any = None
+    t: Any = None
+    p: Any = None
 
     @classmethod
     def of(
-        cls, M, G_before, G_after, v_before, gt_after=None, U=None, on_before=None, on_after=None, solve=None
-    ) -> "Switch":
+        cls, M, G_before, G_after, v_before, gt_after=None, U=None, on_before=None, on_after=None, solve=None,
+        q=None, t=None, p=None,
+    ) -> "Switch":  # fmt: skip
         """The switch that the arguments of `AbstractLaw.jump` describe, checked for shapes."""
         M, v = jnp.asarray(M, float), jnp.asarray(v_before, float)
         n = _vector_size("v_before", v)
@@ -63,7 +70,7 @@ class Switch(NamedTuple):
                 raise ProblemError(f"jump({name}=...): expected shape ({size},), found {value.shape}")
         apply = linalg.factor(M) if solve is None else solve
         kept = persistent(old, G, on, live)
-        return cls(M, apply, G, live, kept, v, jnp.where(live, gt, 0.0), force, old, on)
+        return cls(M, apply, G, live, kept, v, jnp.where(live, gt, 0.0), force, old, on, q, t, p)
 
 
 class AbstractLaw(eqx.Module):

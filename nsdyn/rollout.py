@@ -11,7 +11,7 @@ from jaxtyping import Array
 from nsdyn import linalg
 from nsdyn.errors import ProblemError
 from nsdyn.integrator import AbstractIntegrator, AbstractSmoothMethod
-from nsdyn.law import AbstractLaw
+from nsdyn.law import AbstractLaw, Switch
 from nsdyn.laws.post_switch import PostSwitchGradient
 from nsdyn.log import Log, Record
 from nsdyn.march import Grid, march
@@ -72,7 +72,7 @@ def rollout(
     t = jnp.asarray(grid.t0, float)
     model = Model.of(problem.system, problem.constraint, q, v, t, p)
     state = integrator.start(model, model.start(q, v, t, p), jnp.asarray(grid.step), p)
-    log = _empty_log(model, state, law, max_events)
+    log = _empty_log(model, state, law, max_events, p)
 
     (state, log), rows = march(integrator, model, state, log, grid, law, p)
     return _collect(model, state, log, rows, grid, p)
@@ -108,14 +108,15 @@ def settings(problem, integrator, step, law, t_end, save_every, max_events) -> t
     return Grid(problem.t0, end, float(step), int(save_every)), law
 
 
-def _empty_log(model, state, law, capacity) -> Log:
+def _empty_log(model, state, law, capacity, p) -> Log:
     """A log for the records of `switch`. Of these only the law's answer has shapes of its own choice."""
     point, m = state.point, model.m
 
     def jump(v):
         n = v.shape[0]
         G, on = jnp.zeros((m, n)), jnp.zeros(m, bool)
-        return law.jump(jnp.eye(n), G, G, v, None, None, on, on, solve=lambda b: b)
+        identity = lambda b: b
+        return law.decide(Switch.of(jnp.eye(n), G, G, v, None, None, on, on, identity, point.q, point.t, p))
 
     _, Lam, direction = jax.eval_shape(jump, point.v)
     energy = point.t

@@ -67,5 +67,8 @@ MESSAGES = {
         "allow_energy_gain=True"
     ),
     Status.BAD_POSITION: "position E of the impulse lies outside [0, 1], which is from the old gradient to the new one",
-    Status.NOT_CONVERGED: "the Newton iteration of a step did not converge. Try a smaller step",
+    Status.NOT_CONVERGED: (
+        "Newton's iteration did not converge: that of a step, where a smaller step may help, or that for the impulse which a "
+        "function given to NonIdeal asks for"
+    ),
 }

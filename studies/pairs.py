@@ -22,6 +22,7 @@ from nsdyn.law import AbstractLaw, Switch
 from nsdyn.status import Status
 
 SOME = 0.5  # for numbers without a default: a position, a coefficient of restitution
+CHOSEN = {"tangents": [[1.0, 0.0, 0.0]], "mu": SOME}  # what else a law needs to be asked
 
 
 class Table(NamedTuple):
@@ -56,6 +57,8 @@ def _choices(cls: type) -> dict[str, list[Any]]:
 def _values(field: dataclasses.Field, hint: Any) -> list[Any]:
     if hint is AbstractSmoothMethod:
         return [method for cls in _exported(integrators, AbstractSmoothMethod) for method in variants(cls)]
+    if field.name in CHOSEN:
+        return [CHOSEN[field.name]]
     if field.default is dataclasses.MISSING:
         return [SOME]
     if hint is bool:
@@ -117,7 +120,7 @@ def _title(cls: type, members: list[Any]) -> str:
     """The class with the settings that tell these variants from its others."""
     told = []
     for name, values in _choices(cls).items():
-        shown = [value for value in values if any(getattr(member, name) == value for member in members)]
+        shown = [value for value in values if any(np.array_equal(getattr(member, name), value) for member in members)]
         if len(shown) < len(values):
             told.append(f"{name}={' or '.join(map(repr, shown))}")
     return f"{cls.__name__}({', '.join(told)})" if told else cls.__name__

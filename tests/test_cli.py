@@ -105,6 +105,7 @@ def test_run_shows_and_saves(tmp_path):
     assert result.exit_code == 0, result.stderr
     rows = [line.split() for line in result.stdout.splitlines() if re.match(r"\s*\d+  ", line)]
     assert [row[:5] for row in rows[:2]] == [["0", "0.3", "0", "->", "1"], ["1", "0.5", "1", "->", "2"]]
+    assert result.stdout.count("xi = T_c/T before") == 2 and "event 1: three_r_pendulum at t = 0.5" in result.stdout
     loaded = nsdyn.load(out)
     assert [row[1:] for row in rows[2:]] == [
         [f"{q:.9g}", f"{v:.9g}"] for q, v in zip(loaded.q[-1], loaded.v[-1], strict=True)
