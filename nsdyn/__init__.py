@@ -28,6 +28,7 @@ from nsdyn.errors import (  # noqa: E402
     ProblemError,
     RedundancyWarning,
     SimulationError,
+    SingularTransitionWarning,
 )
 from nsdyn.problem import Problem  # noqa: E402
 from nsdyn.rollout import rollout  # noqa: E402
@@ -39,8 +40,6 @@ from nsdyn.sweep import sweep  # noqa: E402
 from nsdyn.switching import Switching  # noqa: E402
 from nsdyn.system import System  # noqa: E402
 from nsdyn.trajectory import Trajectory  # noqa: E402
-from nsdyn.transition import TransitionReport  # noqa: E402
-from nsdyn.transition_event import transition_report  # noqa: E402
 from nsdyn.transitions import Transitions  # noqa: E402
 
 __version__ = "0.1.0"
@@ -56,6 +55,7 @@ __all__ = [
     "RedundancyWarning",
     "Scheduled",
     "SimulationError",
+    "SingularTransitionWarning",
     "Status",
     "Switching",
     "System",
@@ -69,3 +69,12 @@ __all__ = [
     "sweep",
     "transition_report",
 ]
+
+
+def __getattr__(name: str):
+    """What needs scipy is imported when it is asked for: a run starts without."""
+    if name in ("TransitionReport", "transition_report"):
+        from nsdyn import transition, transition_event
+
+        return getattr(transition_event if name == "transition_report" else transition, name)
+    raise AttributeError(f"module 'nsdyn' has no attribute {name!r}")

@@ -24,5 +24,9 @@ class FileError(NsdynError, ValueError):
     """A file that is not what it is said to be."""
 
 
+class SingularTransitionWarning(UserWarning):
+    """Constraints whose rank drops where they switch: the equations of the switch do not say what happens."""
+
+
 class RedundancyWarning(UserWarning):
     """Dependent but consistent constraint rows: the motion is unique, the multipliers are not."""

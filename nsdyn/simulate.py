@@ -13,6 +13,7 @@ from nsdyn.law import AbstractLaw
 from nsdyn.march import Grid
 from nsdyn.problem import Problem, as_arrays
 from nsdyn.rollout import MAX_EVENTS, Rollout, rollout, settings
+from nsdyn.singular import warn_if_singular
 from nsdyn.status import MESSAGES, Status
 from nsdyn.trajectory import EventTable, Trajectory, plain, settings_text
 
@@ -44,7 +45,10 @@ def simulate(
 
         check_start(problem, problem.q0, problem.v0, problem.params)
     out = _run(problem, integrator, law, grid, int(max_events))
-    return finished(out, problem, integrator, law, grid)
+    trajectory = finished(out, problem, integrator, law, grid)
+    if check and problem.constraint and len(trajectory.events):
+        warn_if_singular(problem, trajectory.events)
+    return trajectory
 
 
 # One program for all calls with the same functions, shapes and grid; parameters and initial state are its arguments.

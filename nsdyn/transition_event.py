@@ -79,14 +79,22 @@ def _of_event(problem: Problem, event: Any, law: Any = None, params: Any = None)
     on_after = on_after | np.any(event.direction != 0, axis=1)
     tangents = np.asarray(law.rows(q, t, p)) if isinstance(law, NonIdeal) else None
     sides = zip(modes, (on_before, on_after), strict=True)
-    singular = any(_drops(problem, p, q, v, t, mode, live) for mode, live in sides if np.any(live))
+    singular = any(rank_drops(problem, p, q, v, t, mode, live) for mode, live in sides if np.any(live))
     return transition.report(
         M, G_before, G_after, event.v_before, event.v_after, None, None, on_before, on_after, tangents,
-        kind=SINGULAR if singular else REGULAR, title=_title(problem, event),
+        kind=SINGULAR if singular else REGULAR, title=event_title(problem, event),
     )  # fmt: skip
 
 
-def _title(problem: Problem, event) -> str:
+def is_singular(problem: Problem, event: Any) -> bool:
+    """Whether the rank of the constraints after an event drops there."""
+    q, t = jnp.asarray(event.q), jnp.asarray(event.t, float)
+    v, mode, p = jnp.asarray(event.v_after), jnp.asarray(event.mode_after), problem.params
+    live = np.asarray(_point(problem, p, q, v, t, mode)[0].live(q, t, p, mode))
+    return rank_drops(problem, p, q, v, t, mode, live)
+
+
+def event_title(problem: Problem, event) -> str:
     modes = (np.asarray(mode).tolist() for mode in (event.mode_before, event.mode_after))
     return f"{problem.name} at t = {event.t:.9g}, mode {' -> '.join(map(str, modes))}"
 
@@ -112,7 +120,7 @@ def _residual(problem: Problem, p, q0, q, v, t, mode):
     return model.rows(q, t, p, mode, point.held), model.jacobian(q, v, t, p, mode, point.held)
 
 
-def _drops(problem: Problem, p, q, v, t, mode, live) -> bool:
+def rank_drops(problem: Problem, p, q, v, t, mode, live) -> bool:
     """Whether the rank at q is less than nearby, on the constraints."""
 
     def at(x):

@@ -6,7 +6,8 @@ import pytest
 import nsdyn
 from nsdyn import studies
 from nsdyn.studies import archive, convergence, pothole, switching_track
-from nsdyn.studies.schemes import SCHEMES, plain, table, text
+from nsdyn.studies.schemes import SCHEMES, plain, table
+from nsdyn.trajectory import settings_text
 
 pytestmark = pytest.mark.slow
 
@@ -202,4 +203,4 @@ def test_table_and_names():
         == "a           b\n---------  --\nlong name   1\nx          10\n"
     )
     assert plain("index_2") == "index-2 G-alpha"
-    assert text(SCHEMES["event_index_2"].integrator).count("rho_inf=0.8") == 1
+    assert settings_text(SCHEMES["event_index_2"].integrator).count("rho_inf=0.8") == 1

@@ -1,6 +1,7 @@
 """The analysis of a transition: subspaces, energies, impulses, ranks; for matrices and for events of a run."""
 
 import dataclasses
+import warnings
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mechanisms import PARTICLE, ball, level, track
+from test_forms import body_force, body_mass, body_rate, skate
 
 import nsdyn
 from nsdyn import laws
+from nsdyn.integrators import RK4 as Method
+from nsdyn.integrators import EventDriven
 from nsdyn.trajectory import Event
+
+RK4 = EventDriven(Method())
 
 seeds = st.integers(0, 2**32 - 1)
 shapes = st.sampled_from(
@@ -194,3 +200,69 @@ def test_wrong_input_is_named():
         nsdyn.transition_report(ball(), corner())
     with pytest.raises(nsdyn.ProblemError, match="G_after"):
         nsdyn.transition_report(np.eye(2), np.zeros((0, 2)), np.ones((1, 3)), [1.0, 0.0])
+
+
+# Singular transitions in runs.
+
+
+def reach(q, p):
+    """Distance of the tip of a stretched or bent arm from its base, squared: its gradient vanishes where the arm is stretched."""
+    return 2.0 + 2.0 * jnp.cos(q[1])
+
+
+def arm_kinetic(q, v, p):
+    w = jnp.stack([v[0], v[0] + v[1]])
+    return 0.5 * (2 * w[0] ** 2 + w[1] ** 2 + 2 * w[0] * w[1] * jnp.cos(q[1]))
+
+
+def arm_potential(q, p):
+    return 0.0 * q[0]
+
+
+ARM = nsdyn.System.from_lagrangian(arm_kinetic, arm_potential)
+
+
+@pytest.mark.parametrize(("bend", "warns"), [(0.0, True), (0.4, False)])
+def test_a_run_through_a_singular_switch_warns(bend, warns):
+    """The tip is to keep its distance from the time 0.1 on; at that time the arm is stretched, or bent."""
+    hold = nsdyn.Scheduled(times=(0.1,), stages=(None, nsdyn.lock(reach)))
+    problem = nsdyn.Problem("arm", ARM, hold, q0=[0.3, bend], v0=[1.0, 0.0], t_end=0.2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run = nsdyn.simulate(problem, RK4, step=1e-2)
+    found = [w for w in caught if issubclass(w.category, nsdyn.SingularTransitionWarning)]
+    assert len(run.events) == 1 and len(found) == warns
+    if warns:
+        assert "t = 0.1" in str(found[0].message)
+
+
+# Velocities that are not rates of coordinates, and constraints without a position level.
+
+
+def test_a_skate_that_is_stopped_from_turning():
+    """The blade stays; the new row takes the energy of turning and nothing else."""
+    system = nsdyn.System(mass=lambda q, p: jnp.diag(jnp.array([1.0, 1.0, 0.2])), force=lambda q, v, t, p: jnp.zeros(3))
+    parts = (nsdyn.Nonholonomic(skate), nsdyn.Scheduled(times=(0.1,), stages=(None, nsdyn.lock(2))))
+    problem = nsdyn.Problem("skate", system, parts, q0=[0.0, 0.0, 0.0], v0=[1.0, 0.0, 2.0], t_end=0.2)
+    run = nsdyn.simulate(problem, RK4, step=1e-2)
+    report = nsdyn.transition_report(problem, run.events[0])
+    assert (report.before.rank, report.after.rank, report.kind) == (1, 2, "regular")
+    T, T_c, T_a = report.energy_before
+    assert T_c == pytest.approx(0.5 * 0.2 * 4.0, rel=1e-10) and T_a == pytest.approx(0.5, rel=1e-10)
+    assert report.xi == pytest.approx(T_c / T) and run.v[-1, 2] == pytest.approx(0.0, abs=1e-12)
+
+
+def spin(q, p):
+    """Twice the third component of a unit quaternion; near 1 its rate is that of turning about z."""
+    return 2.0 * q[3]
+
+
+def test_a_body_in_quasi_velocities_that_is_stopped():
+    inertia, v0 = np.array([1.0, 2.0, 3.5]), np.array([0.0, 0.0, 2.0])
+    system = nsdyn.System(mass=body_mass, force=body_force, kinematics=body_rate)
+    stop = nsdyn.Scheduled(times=(0.1,), stages=(None, nsdyn.lock(spin)))
+    problem = nsdyn.Problem("body", system, stop, q0=[1.0, 0, 0, 0], v0=v0, t_end=0.2, params={"I": inertia})
+    run = nsdyn.simulate(problem, RK4, step=1e-2)
+    report = nsdyn.transition_report(problem, run.events[0])
+    assert report.after.G.shape == (1, 3)  # rows over v, not over q
+    assert report.xi == pytest.approx(1.0, abs=1e-9) and np.abs(run.v[-1]).max() < 1e-9
