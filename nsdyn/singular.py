@@ -44,9 +44,9 @@ def _singular(problem: Problem, event) -> bool:
     found = is_singular(problem, event)
     if found:
         warnings.warn(
-            f"{event_title(problem, event)}: the rank of the constraints drops at this switch (a singular configuration), so that"
-            " the impulse law does not determine what follows. nsdyn.transition_report(problem, event) tells more; move the switch"
-            " to another configuration",
+            f"{event_title(problem, event)}: the rank of the constraints drops at this switch (a singular configuration), and the"
+            " impulse law does not determine what follows. nsdyn.transition_report(problem, event) tells more;"
+            " move the switch to another configuration",
             SingularTransitionWarning,
             stacklevel=4,
         )
