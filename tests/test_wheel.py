@@ -67,6 +67,7 @@ def test_post_switch_gradient():
     assert abs(out.energy[0] - out.energy[-1] - lost) < 1e-8 * lost
 
 
+@pytest.mark.slow
 def test_other_parameters():
     passes(wheel_run(**OTHER), ratio(**OTHER), **OTHER)
 
@@ -95,7 +96,7 @@ def test_euclidean_metric(E, expected):
 def test_a_slow_wheel_rocks_in_the_hole():
     """It does not climb the far edge but comes back through the middle, again and again, ever sooner."""
     slow = {"l": 0.02, "v0": 0.4, "lp": 0.4, "g": 60.0}
-    out = wheel_run(**slow)
+    out = wheel_run(laws.IntermediateGradient(1.0), **slow)  # the program of the tests before
     assert int(out.status) == Status.TOO_MANY_SWITCHES and out.t_stop < 0.6
     events = out.events.records
     assert np.array_equal(events.mode_after[:6], [1, 2, 1, 2, 1, 2])
