@@ -151,7 +151,18 @@ def test_problem_registry():
 
 
 @pytest.mark.parametrize(
-    "name", ["point_on_track", "wheel_over_pothole", "segmented_track", "pendulum", "rx130l", "emergency_stop"]
+    "name",
+    [
+        "point_on_track",
+        "wheel_over_pothole",
+        "segmented_track",
+        "pendulum",
+        "rx130l",
+        "emergency_stop",
+        "rimless_wheel",
+        "compass_walker",
+        "simplest_walker",
+    ],
 )
 def test_problem_is_registered(name):
     assert name in problems.names() and problems.get(name).name == name == getattr(problems, name)().name
@@ -186,9 +197,3 @@ def test_float64_is_enabled():
 @pytest.mark.xfail(reason="this law is not there yet", raises=AttributeError)
 def test_further_laws(name):
     assert getattr(laws, name)
-
-
-@pytest.mark.parametrize("name", ["compass_walker"])
-@pytest.mark.xfail(reason="these problems are not there yet", raises=(AttributeError, nsdyn.ProblemError))
-def test_further_problems(name):
-    problems.get(name)
