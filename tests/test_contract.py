@@ -162,6 +162,7 @@ def test_problem_registry():
         "rimless_wheel",
         "compass_walker",
         "simplest_walker",
+        "metamorphic_palm",
     ],
 )
 def test_problem_is_registered(name):
