@@ -163,6 +163,7 @@ def test_problem_registry():
         "compass_walker",
         "simplest_walker",
         "metamorphic_palm",
+        "overbraiding",
     ],
 )
 def test_problem_is_registered(name):
