@@ -167,7 +167,20 @@ def test_problem_registry():
 
 
 @pytest.mark.parametrize(
-    "name", ["point_on_track", "wheel_over_pothole", "segmented_track", "pendulum", "rx130l", "emergency_stop"]
+    "name",
+    [
+        "point_on_track",
+        "wheel_over_pothole",
+        "segmented_track",
+        "pendulum",
+        "rx130l",
+        "emergency_stop",
+        "rimless_wheel",
+        "compass_walker",
+        "simplest_walker",
+        "metamorphic_palm",
+        "overbraiding",
+    ],
 )
 def test_problem_is_registered(name):
     assert name in problems.names() and problems.get(name).name == name == getattr(problems, name)().name
@@ -193,12 +206,3 @@ def test_a_model_that_closes_over_a_traced_value_is_refused():
 
 def test_float64_is_enabled():
     assert jnp.zeros(1).dtype == jnp.float64
-
-
-# What later work adds. Strict: each of these turns into a failure, and then into a test, when it is there.
-
-
-@pytest.mark.parametrize("name", ["compass_walker"])
-@pytest.mark.xfail(reason="these problems are not there yet", raises=(AttributeError, nsdyn.ProblemError))
-def test_further_problems(name):
-    problems.get(name)

@@ -1,0 +1,107 @@
+"""Rimless wheel: a hub on n spokes that rolls down a slope from foot to foot (McGeer).
+
+x runs down the slope, y along its normal. The hub (x, y) has the mass m, the spokes of length L have none. The foot of spoke k
+(the mode, less FIRST) stands where k spokes before it have left it, and with alpha = pi/n
+
+    M = diag(m, m),   V = m g (y cos gamma - x sin gamma)                                               (1)
+    x_k = 2 k L sin alpha                                                                               (2)
+    (x - x_k)^2 + y^2 = L^2                                                                             (3)
+    z = x_k + L sin alpha - x  (down the slope),   x - x_k + L sin alpha  (up)                          (4)
+
+A wheel with an inertia I has its angle phi, clockwise and zero where spoke 0 stands on the slope, as a third coordinate, and
+without slipping
+
+    phi = 2 k alpha + atan2(x - x_k, y)                                                                 (5)
+
+Without inertia there is no such coordinate: its mass would be zero. At a heel strike the hub stands above the middle between two
+feet; an impulse in the foot to come, E = 1, multiplies the angular velocity by
+
+    omega+ = omega- r,   r = (I + m L^2 cos 2 alpha) / J,   J = I + m L^2                               (6)
+
+and the wheel rolls on for ever with the omega+ for which the slope pays for what the impacts take:
+
+    omega+^2 = r^2 (omega+^2 + 4 m g L sin gamma sin alpha / J)                                         (7)
+
+The feet are bilateral: a fast wheel would lift off. A slow one comes back over its foot and rocks until its impacts accumulate.
+
+Eight spokes, m = L = 1, I = 0 and the slope are those of no machine but common in the literature; the start is assumed.
+"""
+
+import jax
+import jax.numpy as jnp
+
+import nsdyn
+
+FIRST = 100  # the mode of spoke 0: modes are not negative, and a wheel may roll up the slope for a while
+
+
+def mass(q, p):
+    return jnp.diag(jnp.stack([p["m"], p["m"], p["I"]])[: q.shape[0]])  # (1)
+
+
+def force(q, v, t, p):
+    weight = p["m"] * p["g"]
+    pull = jnp.stack([weight * jnp.sin(p["slope"]), -weight * jnp.cos(p["slope"]), jnp.zeros_like(weight)])
+    return pull[: q.shape[0]]
+
+
+def potential(q, p):
+    return p["m"] * p["g"] * (q[1] * jnp.cos(p["slope"]) - q[0] * jnp.sin(p["slope"]))  # (1)
+
+
+def half_step(p):
+    """Half the distance between two feet, L sin alpha."""
+    return p["L"] * jnp.sin(p["alpha"])
+
+
+def ahead(q, p, mode):
+    """The number of the spoke that stands, and how far the hub is ahead of its foot."""
+    k = mode - FIRST
+    return k, q[0] - 2 * k * half_step(p)  # (2)
+
+
+def spoke(q, t, p, mode, held):
+    k, x = ahead(q, p, mode)
+    length = (x**2 + q[1] ** 2 - p["L"] ** 2)[None]  # (3)
+    if q.shape[0] == 2:
+        return length
+    return jnp.concatenate([length, (q[2] - 2 * k * p["alpha"] - jnp.arctan2(x, q[1]))[None]])  # (5)
+
+
+def strikes(q, v, lam, t, p, mode, held):
+    """Guard `mode` mod 2 belongs to the strike between this spoke and the next from both sides: what fired at a switch is then
+    what a motion back would lower."""
+    _, x = ahead(q, p, mode)
+    down, up = half_step(p) - x, half_step(p) + x  # (4)
+    return jnp.where(mode % 2 == 0, jnp.stack([down, up]), jnp.stack([up, down]))
+
+
+def next_spoke(fired, q, v, t, p, mode):
+    return jnp.where(fired[mode % 2], mode + 1, mode - 1)
+
+
+SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential)
+FEET = nsdyn.Transitions(rows=spoke, guards=strikes, after=next_spoke, mode0=FIRST)
+
+
+def rimless_wheel(
+    spokes=8, m=1.0, L=1.0, I=0.0, slope=0.08, g=9.81, theta0=None, omega0=1.5, t_end=10.0
+) -> nsdyn.Problem:
+    """The wheel stands on spoke 0, which leans forward by theta0 from the normal of the slope and turns with omega0; theta0 is
+    -pi/spokes, where a strike has just been, unless given. params: m, L, I, slope, g, alpha."""
+    alpha = jnp.pi / spokes
+    values = {"m": m, "L": L, "I": I, "slope": slope, "g": g, "alpha": alpha}
+    params = {name: jnp.asarray(value, float) for name, value in values.items()}
+    theta = -params["alpha"] if theta0 is None else jnp.asarray(theta0, float)
+    q0 = jnp.stack([L * jnp.sin(theta), L * jnp.cos(theta), theta])
+    v0 = omega0 * jnp.stack([L * jnp.cos(theta), -L * jnp.sin(theta), jnp.ones(())])
+    n = 2 if not isinstance(I, jax.core.Tracer) and I == 0 else 3
+    return nsdyn.Problem("rimless_wheel", SYSTEM, FEET, q0=q0[:n], v0=v0[:n], t_end=t_end, params=params)
+
+
+def outline(q, p, mode, spokes=8):
+    """Hub and feet as one line, there and back, shape (2 spokes, 2), for drawing."""
+    _, x = ahead(q, p, mode)
+    angle = jnp.arctan2(x, q[1]) + 2 * p["alpha"] * jnp.arange(spokes)
+    feet = q[:2][None] - p["L"] * jnp.stack([jnp.sin(angle), jnp.cos(angle)], axis=-1)
+    return jnp.stack([jnp.broadcast_to(q[:2], feet.shape), feet], axis=1).reshape(2 * spokes, 2)
