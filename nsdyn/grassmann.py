@@ -39,7 +39,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn import linalg
@@ -98,7 +97,8 @@ def frame(solve: Callable, G: Float[Array, "2 r n"]) -> Frame:
     pivots = jnp.diagonal(jnp.linalg.cholesky(S + _diagonal(jnp.where(there, SHIFT, 1.0))), axis1=1, axis2=2)
     there = there & (pivots**2 > linalg.DEPENDENT)
     S = jnp.where(there[:, :, None] & there[:, None, :], S, 0.0) + _diagonal(jnp.where(there, 0.0, 1.0))
-    P = solve_triangular(jnp.linalg.cholesky(S), _diagonal(jnp.where(there, scale, 0.0)), lower=True)
+    rows = _diagonal(jnp.where(there, scale, 0.0))
+    P = jax.lax.linalg.triangular_solve(jnp.linalg.cholesky(S), rows, left_side=True, lower=True)
     X = P[1] @ K[r:, :r] @ P[0].T  # (1)
     squares = X @ X.T + jnp.diag(jnp.where(there[1], 0.0, MISSING))
     squares, V = (squares[0], jnp.eye(1)) if r == 1 else jnp.linalg.eigh(squares)

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -169,3 +170,9 @@ def function_lines(node: ast.FunctionDef) -> int:
     first = node.body[0]
     documented = ast.get_docstring(node) is not None
     return node.end_lineno - node.lineno + 1 - (first.end_lineno - first.lineno + 1 if documented else 0)
+
+
+def test_a_run_starts_without_scipy():
+    """Its import takes a fifth of a second, and a run needs none of it."""
+    code = "import sys, nsdyn, nsdyn.integrators; sys.exit('scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
