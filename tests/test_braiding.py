@@ -9,9 +9,10 @@ import pytest
 from mechanisms import run
 
 import nsdyn
-from nsdyn import integrators, laws
+from nsdyn import integrators, laws, studies
 from nsdyn.model import Model
 from nsdyn.problems.overbraiding import overbraiding, ring
+from nsdyn.studies import archive, braiding
 
 RK4 = integrators.EventDriven(integrators.RK4())
 OMEGA, R, GEARS = 10.0, 0.06, 8
@@ -154,3 +155,17 @@ def test_problem_is_sound():
     for wrong in ({"gears": 7}, {"gears": 4}, {"start": ((8, 1),)}, {"start": ((0, 2),)}, {"drive": "belt"}):
         with pytest.raises(nsdyn.ProblemError):
             overbraiding(**wrong)
+
+
+@pytest.mark.slow
+def test_study_of_braiding(tmp_path):
+    files = braiding.run(tmp_path, step=1e-2)
+    names = {f"figure_{i}.{kind}" for i in (1, 2) for kind in ("pdf", "png")}
+    assert {file.name for file in files} == names | {"captions.txt", "table.txt"}
+    assert "braiding" in studies.names() and "Assumed:" in (tmp_path / "captions.txt").read_text()
+    data = archive.read(tmp_path / "data", "common_one")[0]
+    assert np.abs(-data.v_after.values[:, 0, 2] / data.v_before.values[:, 0, 2] - 0.942857).max() < 5e-7
+    woven = archive.read(tmp_path / "data", "ring")[0]
+    angle = np.unwrap(np.arctan2(woven.q.values[..., 1], woven.q.values[..., 0]), axis=0)
+    turned = angle[-1] - angle[0]
+    assert (turned[:4] > 2 * np.pi).all() and (turned[4:] < -2 * np.pi).all()  # a round, in both directions

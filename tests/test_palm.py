@@ -8,7 +8,7 @@ import pytest
 from mechanisms import run
 
 import nsdyn
-from nsdyn import integrators, laws
+from nsdyn import integrators, laws, studies
 from nsdyn.problems.metamorphic_palm import (
     ARCS,
     DRIVES,
@@ -21,6 +21,7 @@ from nsdyn.problems.metamorphic_palm import (
     metamorphic_palm,
     outline,
 )
+from nsdyn.studies import archive, palm
 
 RK4 = integrators.EventDriven(integrators.RK4())
 
@@ -145,3 +146,14 @@ def test_other_pose_and_drawing():
     assert np.linalg.norm(np.diff(line, axis=0), axis=1).max() < 0.2
     with pytest.raises(nsdyn.ProblemError, match="exchange"):
         metamorphic_palm("exchang")
+
+
+@pytest.mark.slow
+def test_study_of_the_palm(tmp_path):
+    files = palm.run(tmp_path, step=1e-2)
+    names = {f"figure_{i}.{kind}" for i in (1, 2) for kind in ("pdf", "png")}
+    assert {file.name for file in files} == names | {"captions.txt", "table.txt"}
+    assert "palm" in studies.names() and "Assumed:" in (tmp_path / "captions.txt").read_text()
+    for name, ratio in (("exchange_1", 0.9061), ("exchange_half", 1.0), ("exchange_flat", 0.9849)):
+        data = archive.read(tmp_path / "data", name)[0]
+        assert abs(float(data.energy_after[0] / data.energy_before[0]) - ratio) < 5e-5

@@ -8,11 +8,11 @@ from mechanisms import run
 from scipy.integrate import solve_ivp
 
 import nsdyn
-from nsdyn import Status, integrators
+from nsdyn import Status, integrators, studies
 from nsdyn.problems.compass_walker import compass_walker, feet, force, mass, potential
 from nsdyn.problems.rimless_wheel import FIRST, outline, rimless_wheel
 from nsdyn.problems.simplest_walker import gait_of, simplest_walker
-from nsdyn.studies import gaits
+from nsdyn.studies import archive, gaits, walking
 
 RK4 = integrators.EventDriven(integrators.RK4())
 
@@ -152,3 +152,25 @@ def test_compass_is_sound_and_is_what_its_energies_say():
     state = jnp.array([0.1, 0.9, -0.3, 0.4]), jnp.array([0.3, -0.2, 1.1, -0.7])
     for found, wanted in zip(both(mass, force)(*state), both(system.mass, system.force)(*state), strict=True):
         assert np.abs(found - wanted).max() < 1e-12
+
+
+# Study
+
+
+@pytest.mark.slow
+def test_study_of_walking(tmp_path):
+    files = walking.run(tmp_path, size=9)
+    names = {f"figure_{i}.{kind}" for i in (1, 2) for kind in ("pdf", "png")}
+    assert {file.name for file in files} == names | {"captions.txt", "table.txt"}
+    assert "walking" in studies.names() and "Assumed:" in (tmp_path / "captions.txt").read_text()
+    found, basin = (archive.read(tmp_path / "data", name)[0] for name in ("gait", "basin"))
+    distance = np.linalg.norm(found.strides.values - found.state.values[None], axis=1)
+    modulus = np.hypot(*found.multipliers.values[0])
+    assert abs((distance[16] / distance[4]) ** (1 / 12) - modulus) < 0.05  # strides return as the multiplier says
+    assert float(found.error) < 1e-5
+    inside, strikes = basin.inside.values == 1, basin.strikes.values
+    assert 0 < inside.sum() < inside.size / 2 and strikes[inside].min() >= walking.STRIKES and strikes.min() == 0
+    near = np.unravel_index(
+        np.argmin(np.abs(basin.th.values - 0.27)[:, None] + np.abs(basin.u.values - 1.09)[None]), (9, 9)
+    )
+    assert inside[near]

@@ -1,0 +1,162 @@
+"""Overbraiding: carriers round a ring of horn gears, what jumps when they are handed over, and the braid that they weave.
+
+One carrier under three drives, and a ring of carriers in both directions under a common one. The braid grows along a mandrel in
+the middle of the ring: with the take-up speed c a yarn lies on it where its carrier was when it was laid down, at the angle of
+the carrier and the height c t; the carrier that is outside at a crossing lays its yarn on top.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from xarray import Dataset
+
+import nsdyn
+from nsdyn import integrators, laws, problems
+from nsdyn.problems.overbraiding import ring
+from nsdyn.studies import archive, style
+from nsdyn.studies.schemes import table, write
+
+BRAIDER = {"gears": 8, "r": 0.06, "m": 0.5, "I": 2e-4, "J": 5e-3, "Omega": 10.0}  # ours
+RUNS = {
+    "prescribed": ("prescribed", 1.0, "prescribed drive"),
+    "common_half": ("common", 0.5, r"common drive, $E = \frac{1}{2}$"),
+    "common_one": ("common", 1.0, "common drive, $E = 1$"),
+}
+RK4 = integrators.EventDriven(integrators.RK4())
+STEP, DURATION = 5e-3, 1.5
+ROUND = 2.6  # s: a little more than a round of the ring
+
+CAPTIONS = """\
+Overbraiding with horn gears, the process that motivates the switching constraints of I. Patil and O. Bruls. Computed with
+nsdyn {version}.
+
+Assumed: the slides print no numbers, so all of them are ours: {gears} gears, r = {r:g} m, carriers of m = {m:g} kg and
+I = {I:g} kg m2, inertia of the gears J = {J:g} kg m2, Omega = {Omega:g} rad/s. Step h = {step:g} s.
+
+Figure 1. a) Axes of the gears (crosses), the paths of carriers in both directions (blue, and orange, dashed) and all carriers at
+one instant. b) Spin of one carrier, which turns round at every transfer. c) Its speed: continuous but for a common drive and
+E = 1, where every transfer takes a part of it.
+Figure 2. Yarns on the mandrel, unrolled: angle of the carriers over time, {gears} carriers. At a crossing the yarn of the outer
+carrier is on top; the other one is interrupted there.
+"""
+
+
+def run(folder: str | Path, step: float = STEP, force: bool = False) -> list[Path]:
+    """Compute what is not there yet, then draw; returns the files drawn."""
+    compute(folder, step, force)
+    return draw(folder)
+
+
+# Computing
+
+
+def compute(folder: str | Path, step: float = STEP, force: bool = False) -> list[Path]:
+    """Archive all runs. Data of the same settings and version are kept unless `force` is given."""
+    folder = Path(folder) / "data"
+    cases = {name: (drive, E, ((0, 1),), DURATION) for name, (drive, E, _) in RUNS.items()}
+    cases["ring"] = ("prescribed", 1.0, ring(BRAIDER["gears"]), ROUND)
+    for name, (drive, E, start, t_end) in cases.items():
+        settings = {"braider": BRAIDER, "drive": drive, "E": E, "start": start, "t_end": t_end, "step": step}
+        if force or not archive.exists(folder, name, settings):
+            problem = problems.get("overbraiding", drive=drive, start=start, t_end=t_end, **BRAIDER)
+            out = nsdyn.simulate(problem, RK4, step=step, law=laws.IntermediateGradient(E), check=False)
+            archive.write(folder, name, _variables(out, drive), settings)
+    return [folder / f"{name}.nc" for name in cases]
+
+
+def _variables(out: nsdyn.Trajectory, drive: str) -> dict[str, tuple]:
+    """Carriers on the grid and at the transfers; the coordinate of the drive is left out."""
+    first = int(drive == "common")
+    parts = lambda x: x[:, first:].reshape(len(x), -1, 3)
+    dims = ("carrier", "coordinate")
+    return {
+        "t": ("row", out.t, {"units": "s"}),
+        "q": (("row", *dims), parts(out.q), {"long_name": "x, y, phi", "units": "m, m, rad"}),
+        "v": (("row", *dims), parts(out.v), {"units": "m/s, m/s, rad/s"}),
+        "mode": (("row", "carrier"), out.mode.reshape(len(out.t), -1).astype(np.int32), {"long_name": "gear"}),
+        "t_switch": ("event", out.events.t, {"units": "s"}),
+        "q_switch": (("event", *dims), parts(out.events.q)),
+        "v_before": (("event", *dims), parts(out.events.v_before)),
+        "v_after": (("event", *dims), parts(out.events.v_after)),
+    }
+
+
+# Drawing
+
+
+def draw(folder: str | Path) -> list[Path]:
+    """Draw the archived data; returns the files written."""
+    folder = Path(folder)
+    found = {name: archive.read(folder / "data", name) for name in (*RUNS, "ring")}
+    runs = {name: data for name, (data, _) in found.items()}
+    described = found["ring"][1]
+    with style.use():
+        files = style.save(_motion(runs), folder, "figure_1")
+        files += style.save(_braid(runs["ring"]), folder, "figure_2")
+    words = CAPTIONS.format(version=described["versions"]["nsdyn"], step=described["settings"]["step"], **BRAIDER)
+    head = ["drive", "E", "transfers", "speed ratio", "spin ratio"]
+    rows = [[drive, f"{E:g}", *_measured(runs[name])] for name, (drive, E, _) in RUNS.items()]
+    return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", table(head, rows))]
+
+
+def _measured(data: Dataset) -> list[str]:
+    before, after = data.v_before.values[:, 0], data.v_after.values[:, 0]
+    speed = np.hypot(*after[:, :2].T) / np.hypot(*before[:, :2].T)
+    return [str(len(before)), f"{speed.mean():.6f}", f"{(after[:, 2] / before[:, 2]).mean():.6f}"]
+
+
+def _motion(runs: dict[str, Dataset]) -> Figure:
+    fig, (left, middle, right) = style.figure((1, 3), style.DOUBLE, 2.6)
+    _ring(left, runs["ring"])
+    for k, (name, (_, _, label)) in enumerate(RUNS.items()):
+        data, look = runs[name], {"color": style.COLOURS[k], "linestyle": style.DASHES[k], "label": label}
+        speed = lambda v: np.hypot(v[:, 0, 0], v[:, 0, 1])
+        for ax, value in ((middle, lambda v: v[:, 0, 2]), (right, speed)):
+            t, y = data.t.values, value(data.v.values)
+            at = np.searchsorted(t, data.t_switch.values - 1e-12)
+            limits = [value(v.values) for v in (data.v_before, data.v_after)]
+            if np.abs(limits[1] - limits[0]).max() < 1e-6:  # round-off is no jump
+                ax.plot(t, y, **look)
+                continue
+            places, times = np.repeat(at, 2), np.repeat(data.t_switch.values, 2)
+            style.jumping_line(
+                ax, np.insert(t, places, times), np.insert(y, places, np.stack(limits, 1).ravel()), **look
+            )
+    middle.set(xlabel="time $t$ [s]", ylabel=r"spin $\dot\varphi$ [rad/s]")
+    right.set(xlabel="time $t$ [s]", ylabel="speed [m/s]", ylim=(0.4, 0.65))
+    handles, names = right.get_legend_handles_labels()
+    fig.legend(handles, names, loc="outside upper center", ncols=3)
+    for ax, letter in ((left, "a"), (middle, "b"), (right, "c")):
+        style.panel(ax, letter)
+    return fig
+
+
+def _ring(ax, data: Dataset) -> None:
+    N, r = BRAIDER["gears"], BRAIDER["r"]
+    angle = 2 * np.pi * np.arange(N) / N
+    ax.plot(*(r / np.sin(np.pi / N) * np.stack([np.cos(angle), np.sin(angle)])), "+", color=style.GREY, markersize=4)
+    for carrier, k in ((0, 0), (N // 2, 1)):
+        ax.plot(*data.q.values[:, carrier, :2].T, color=style.COLOURS[k], linestyle=style.DASHES[k], linewidth=1.0)
+    for k, which in enumerate((slice(0, N // 2), slice(N // 2, N))):
+        ax.plot(*data.q.values[40, which, :2].T, style.MARKERS[k], color=style.COLOURS[k], markersize=4)
+    ax.set(xlabel="$x$ [m]", ylabel="$y$ [m]", aspect="equal")
+
+
+def _braid(data: Dataset) -> Figure:
+    """Each yarn as segments; below a crossing it is left out where it is the inner one."""
+    fig, (ax,) = style.figure((1, 1), style.COLUMN, 3.2)
+    x, y = data.q.values[..., 0], data.q.values[..., 1]
+    angle, radius, t = np.unwrap(np.arctan2(y, x), axis=0), np.hypot(x, y), data.t.values
+    half = x.shape[1] // 2
+    for carrier in range(x.shape[1]):
+        others = slice(half, None) if carrier < half else slice(0, half)
+        apart = np.abs(np.remainder(angle[:, [carrier]] - angle[:, others] + np.pi, 2 * np.pi) - np.pi)
+        under = np.any((apart < 0.12) & (radius[:, [carrier]] < radius[:, others]), axis=1)
+        turned = np.rad2deg(np.remainder(angle[:, carrier], 2 * np.pi))
+        cut = under | (np.abs(np.append(np.diff(turned), 0.0)) > 180)
+        k = int(carrier >= half)
+        ax.plot(np.where(cut, np.nan, turned), t, color=style.COLOURS[k], linestyle="-", linewidth=1.8 if k else 1.2)
+    ax.set(xlabel="angle on the mandrel [degrees]", ylabel="time $t$ [s]", xlim=(0, 360), ylim=(0, t[-1]))
+    ax.set_xticks(range(0, 361, 90))
+    return fig

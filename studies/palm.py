@@ -1,0 +1,137 @@
+"""Palm of a metamorphic hand: a lock, and an exchange of two locks under several laws.
+
+The loop keeps two degrees of freedom until drive 1 is locked; then one. In the exchange one is left before and after, and the
+kinetic energy is multiplied by a ratio that depends on where between the gradients the impulse acts, and in which metric.
+"""
+
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+from xarray import Dataset
+
+import nsdyn
+from nsdyn import integrators, laws, problems
+from nsdyn.problems.metamorphic_palm import outline
+from nsdyn.studies import archive, style
+from nsdyn.studies.schemes import table, write
+
+RK4 = integrators.EventDriven(integrators.RK4())
+STEP = 2e-3
+CASES = {
+    "lock": ("lock", laws.MuellerTransition(), "lock of drive 1"),
+    "exchange_1": ("exchange", laws.IntermediateGradient(1.0), "$E = 1$"),
+    "exchange_half": ("exchange", laws.IntermediateGradient(0.5), r"$E = \frac{1}{2}$, mass metric"),
+    "exchange_flat": (
+        "exchange",
+        laws.IntermediateGradient(0.5, metric="euclidean"),
+        r"$E = \frac{1}{2}$, Euclidean metric",
+    ),
+}
+EXCHANGES = tuple(name for name in CASES if name != "lock")
+
+CAPTIONS = """\
+Palm of a metamorphic hand, a spherical five-bar linkage. A. Mueller names it as an example; computed with nsdyn {version}.
+
+Assumed: no source prints numbers, so all are ours: arcs of 70, 40, 68, 112, 70 degrees, radius 0.05 m, 0.12 kg for 70 degrees
+of arc, no gravity. Step h = {step:g} s.
+
+Figure 1. The palm on the unit sphere, seen along x, at the start of the exchange (thin), at the exchange (thick) and at the end
+(dashed), for E = 1. Markers are the hinges.
+Figure 2. a) Rates of the four hinges through a lock of drive 1 at t = 0.1 s. b) Kinetic energy through the exchange of the
+locks of drives 1 and 2.
+"""
+
+
+def run(folder: str | Path, step: float = STEP, force: bool = False) -> list[Path]:
+    """Compute what is not there yet, then draw; returns the files drawn."""
+    compute(folder, step, force)
+    return draw(folder)
+
+
+# Computing
+
+
+def compute(folder: str | Path, step: float = STEP, force: bool = False) -> list[Path]:
+    """Archive all runs. Data of the same settings and version are kept unless `force` is given."""
+    folder = Path(folder) / "data"
+    for name, (event, law, _) in CASES.items():
+        settings = {"event": event, "law": name, "step": step}
+        if force or not archive.exists(folder, name, settings):
+            out = nsdyn.simulate(problems.get("metamorphic_palm", event=event), RK4, step=step, law=law, check=False)
+            archive.write(folder, name, _variables(out), settings)
+    return [folder / f"{name}.nc" for name in CASES]
+
+
+def _variables(out: nsdyn.Trajectory) -> dict[str, tuple]:
+    events = out.events
+    return {
+        "t": ("row", out.t, {"units": "s"}),
+        "q": (("row", "coordinate"), out.q, {"long_name": "hinge angles", "units": "rad"}),
+        "v": (("row", "coordinate"), out.v, {"units": "rad/s"}),
+        "energy": ("row", out.energy, {"units": "J"}),
+        "t_switch": ("event", events.t, {"units": "s"}),
+        "q_switch": (("event", "coordinate"), events.q),
+        "v_before": (("event", "coordinate"), events.v_before),
+        "v_after": (("event", "coordinate"), events.v_after),
+        "energy_before": ("event", events.kinetic_before),
+        "energy_after": ("event", events.kinetic_after),
+    }
+
+
+# Drawing
+
+
+def draw(folder: str | Path) -> list[Path]:
+    """Draw the archived data; returns the files written."""
+    folder = Path(folder)
+    found = {name: archive.read(folder / "data", name) for name in CASES}
+    runs, described = {name: data for name, (data, _) in found.items()}, found["lock"][1]
+    with style.use():
+        files = style.save(_poses(runs["exchange_1"]), folder, "figure_1")
+        files += style.save(_histories(runs), folder, "figure_2")
+    words = CAPTIONS.format(version=described["versions"]["nsdyn"], step=described["settings"]["step"])
+    rows = [[name, f"{float(data.energy_after[0] / data.energy_before[0]):.6f}"] for name, data in runs.items()]
+    numbers = "Kinetic energy after and before the event\n\n" + table(["run", "ratio"], rows)
+    return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", numbers)]
+
+
+def _poses(data: Dataset) -> Figure:
+    fig, (ax,) = style.figure((1, 1), style.COLUMN, 3.0)
+    p, turn = problems.get("metamorphic_palm").params, np.linspace(0, 2 * np.pi, 100)
+    ax.plot(np.cos(turn), np.sin(turn), color="0.8", linestyle="-", linewidth=0.6)
+    looks = ((0.8, "-"), (1.8, "-"), (1.2, style.DASHES[1]))
+    for k, (pose, (width, dash)) in enumerate(
+        zip((data.q.values[0], data.q_switch.values[0], data.q.values[-1]), looks, strict=True)
+    ):
+        line = np.asarray(outline(jnp.asarray(pose), p))[:, 1:]
+        ax.plot(*line.T, color=style.COLOURS[k], linestyle=dash, linewidth=width)
+        ax.plot(*line[::12].T, style.MARKERS[k], color=style.COLOURS[k])
+    ax.set(xlabel="$y$", ylabel="$z$", aspect="equal")
+    return fig
+
+
+def _jump(ax, data: Dataset, y, before, after, **look) -> None:
+    t, when = data.t.values, float(data.t_switch[0])
+    at = np.searchsorted(t, when - 1e-12)
+    style.jumping_line(ax, np.insert(t, at, [when, when]), np.insert(y, at, [before, after]), **look)
+
+
+def _histories(runs: dict[str, Dataset]) -> Figure:
+    fig, (left, right) = style.figure((1, 2), style.DOUBLE, 2.6)
+    data = runs["lock"]
+    for i in range(4):
+        values = data.v.values[:, i], data.v_before.values[0, i], data.v_after.values[0, i]
+        _jump(left, data, *values, color=style.COLOURS[i], linestyle=style.DASHES[i], label=rf"$\dot\vartheta_{i + 1}$")
+    for k, name in enumerate(EXCHANGES):
+        data = runs[name]
+        values = 1e6 * data.energy.values, 1e6 * data.energy_before.values[0], 1e6 * data.energy_after.values[0]
+        _jump(right, data, *values, color=style.COLOURS[k], linestyle=style.DASHES[k], label=CASES[name][2])
+    left.set(xlabel="time $t$ [s]", ylabel="rate [rad/s]")
+    right.set(xlabel="time $t$ [s]", ylabel=r"kinetic energy [$\mu$J]")
+    left.legend(ncols=2)
+    right.legend(loc="lower left")
+    for ax, letter in ((left, "a"), (right, "b")):
+        style.panel(ax, letter)
+    return fig
