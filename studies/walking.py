@@ -78,7 +78,7 @@ def compute(folder: str | Path, size: int = 200, force: bool = False) -> list[Pa
     settings = {"step": STEP, "coarse": COARSE, "duration": DURATION, "near": NEAR, "window": WINDOW, "guess": GUESS}
     made: dict = {
         "gait": lambda: _gait(problem),
-        "basin": lambda: _basin(problem, archive.read(folder, "gait")[0], size),
+        "basin": lambda: basin(problem, archive.read(folder, "gait")[0].state.values, size),
     }
     for name, make in made.items():
         own = settings | ({"size": size} if name == "basin" else {})
@@ -109,10 +109,10 @@ def _gait(problem: nsdyn.Problem) -> dict[str, tuple]:
     }
 
 
-def _basin(problem: nsdyn.Problem, found: Dataset, size: int) -> dict[str, tuple]:
+def basin(problem: nsdyn.Problem, x: np.ndarray, size: int) -> dict[str, tuple]:
+    """The map about the gait x, size x size states in one sweep."""
     th, u = (np.linspace(*span, size) for span in WINDOW)
     grid = np.meshgrid(th, u, indexing="ij")
-    x = found.state.values
     place = jax.jit(jax.vmap(lambda th, u: after_strike((th, u, jnp.asarray(x[2])), problem.params)))
     q0, v0 = place(*(jnp.asarray(values.ravel()) for values in grid))
     begun = perf_counter()
