@@ -6,6 +6,7 @@ the carrier and the height c t; the carrier that is outside at a crossing lays i
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -110,7 +111,8 @@ def _motion(runs: dict[str, Dataset]) -> Figure:
     fig, (left, middle, right) = style.figure((1, 3), style.DOUBLE, 2.6)
     _ring(left, runs["ring"])
     for k, (name, (_, _, label)) in enumerate(RUNS.items()):
-        data, look = runs[name], {"color": style.COLOURS[k], "linestyle": style.DASHES[k], "label": label}
+        data = runs[name]
+        look: dict[str, Any] = {"color": style.COLOURS[k], "linestyle": style.DASHES[k], "label": label}
         speed = lambda v: np.hypot(v[:, 0, 0], v[:, 0, 1])
         for ax, value in ((middle, lambda v: v[:, 0, 2]), (right, speed)):
             t, y = data.t.values, value(data.v.values)

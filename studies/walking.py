@@ -26,7 +26,7 @@ from nsdyn.studies.schemes import write
 
 GUESS = (0.27, 1.1, 0.4)
 STEP, STRIDE = 5e-3, 1.2  # s: of the gait, and a time within which one stride is done
-COARSE = 0.04  # s: the step of the sweep; a stride is then wrong by some 1e-5
+COARSE = 0.02  # s: the step of the sweep; at 0.03 the rows, not projected, drift by more than a switch accepts
 DURATION = 6.0  # s: eight strides
 WINDOW = ((0.15, 0.45), (0.7, 1.6))  # of th [rad] and u [rad/s]
 NEAR = 0.05  # largest difference from the gait, rad and rad/s, at the last strike
