@@ -55,7 +55,10 @@ def jumps(position, my, v):
     return laws.IntermediateGradient(position=position).jump(mass, G_before, G_after, v).v_after
 
 
-@pytest.mark.parametrize("name", NONSMOOTH)
+RELATED = ("velocity", "Moreau-Jean, no projection")  # each has a sibling among the ordinary tests
+
+
+@pytest.mark.parametrize("name", [pytest.param(x, marks=[pytest.mark.slow] * (x in RELATED)) for x in NONSMOOTH])
 def test_the_law_holds_from_the_first_step_after_the_switch(name):
     """|v+| = v0 cos(E th)/cos((1 - E) th) wherever in the step the corner falls; with M = diag(1, 4) what `law.jump` says."""
     E, l, my, g = combinations((0.5, 0.75, 1.0), PLACES, (1.0, 4.0), (0.0, 9.81))

@@ -52,6 +52,7 @@ def test_masses_angles_and_lock_times_forward(jacobian, x):
     assert close(jacobian(x), differences(compiled_end, x))
 
 
+@pytest.mark.slow
 def test_masses_angles_and_lock_times_reverse(jacobian):
     weights = jnp.linspace(-1.0, 2.0, 12)
     gradient = jax.jit(jax.grad(lambda x: jnp.vdot(weights, pendulum_end(x))))(OFF_GRID)

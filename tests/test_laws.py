@@ -157,10 +157,12 @@ def test_jump_is_differentiable_and_batches():
     M, J1, J, v, U = (jnp.asarray(x) for x in random_switch(6))
     for form in FORMS:
         law = laws.MuellerTransition(form)
-        after = jax.jit(lambda v, law=law: law.jump(M, J1, J, v, None, U).v_after)
-        assert np.allclose(jax.jit(jax.jacfwd(after))(v), jax.jit(jax.jacrev(after))(v), atol=1e-12)
-        batch = jnp.stack([v, 2 * v])
-        assert np.allclose(jax.jit(jax.vmap(after))(batch)[1], after(2 * v), atol=1e-13)
+        after = lambda v, law=law: law.jump(M, J1, J, v, None, U).v_after
+        every = jax.jit(
+            lambda v, f=after: (jax.jacfwd(f)(v), jax.jacrev(f)(v), jax.vmap(f)(jnp.stack([v, 2 * v])), f(2 * v))
+        )
+        forward, reverse, batch, single = every(v)
+        assert np.allclose(forward, reverse, atol=1e-12) and np.allclose(batch[1], single, atol=1e-13)
 
 
 @pytest.mark.parametrize(
