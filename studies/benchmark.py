@@ -245,7 +245,7 @@ def _memory() -> dict:
 
 def _basin() -> dict:
     """The picture of a walker's basin of attraction; the gait itself does not matter for its time."""
-    made = walking.basin(problems.compass_walker(), np.asarray(walking.GUESS), BASIN)
+    made = walking.basin(problems.get("compass_walker"), np.asarray(walking.GUESS), BASIN)
     return {"basin": {"size": BASIN, "seconds": float(made["seconds"][1])}}
 
 
