@@ -25,6 +25,10 @@ def scheme_name(scheme):
     )
 
 
+def slow(scheme):
+    return pytest.param(scheme, marks=pytest.mark.slow)
+
+
 def schemes(*each):
     return pytest.mark.parametrize("scheme", each, ids=scheme_name)
 
@@ -40,7 +44,7 @@ def springs(q, v, t, p):
 LOCKS = nsdyn.Scheduled(times=(0.1, 0.1537), stages=(None, nsdyn.lock(1), nsdyn.lock(1, 2)))
 
 
-@schemes(NSGA(), INDEX3, MoreauJean(), EventDriven(INDEX2))
+@schemes(NSGA(), slow(INDEX3), MoreauJean(), EventDriven(INDEX2))
 def test_scheduled_locks(scheme):
     """Locks on and off the grid: locked joints stay where they are, free momenta are continuous."""
     system = nsdyn.System(mass=coupled_mass, force=springs)
@@ -95,7 +99,7 @@ def test_a_joint_that_sticks_and_breaks_loose(scheme):
     assert np.abs(np.asarray(out.q - exact.q)).max() < 0.02
 
 
-@schemes(NSGA(), INDEX3)
+@schemes(NSGA(), slow(INDEX3))
 def test_rolling_without_position_level(scheme):
     system = nsdyn.System(mass=lambda q, p: jnp.diag(jnp.array([1.0, 1.0, 0.2])), force=lambda q, v, t, p: jnp.zeros(3))
     problem = nsdyn.Problem("skate", system, nsdyn.Nonholonomic(skate), q0=[0.0, 0, 0], v0=[1.0, 0, 2.0], t_end=1.0)
@@ -114,7 +118,7 @@ def carried(q, t, p):
     return 0.5 * ((q[0] - 0.3 * jnp.sin(2 * t)) ** 2 + q[1] ** 2 - 1.0)
 
 
-@schemes(NSGA(), DECOUPLED, INDEX2, INDEX3)
+@schemes(NSGA(), slow(DECOUPLED), INDEX2, slow(INDEX3))
 def test_moving_constraint(scheme):
     """g depends on time: order 2 in q, v and lam, against RK4."""
     params = {"m": 1.0, "g": 9.81}

@@ -75,5 +75,10 @@ def test_across_a_state_triggered_switch():
     forward = jax.jit(jax.jacfwd(end))(s)
     assert abs(forward[4, 1]) > 1e-3  # the event time does depend on g
     assert close(forward, differences(jax.jit(end), s))
-    reverse = jax.jit(jax.grad(lambda s: jnp.sum(end(s))))(s)
-    assert close(reverse, jnp.sum(forward, axis=0), 1e-10)
+
+
+@pytest.mark.slow
+def test_across_a_state_triggered_switch_in_reverse():
+    x = jnp.array([1.3, 9.81, 0.8, -0.6, 0.06, 0.08])
+    forward, reverse = (jax.jit(jacobian(swing_end))(x) for jacobian in (jax.jacfwd, jax.jacrev))
+    assert np.all(np.abs(reverse - forward) <= 1e-10 * np.maximum(np.abs(forward), 1e-3))

@@ -56,6 +56,7 @@ def same_motion(integrator, law):
     assert np.abs(impulse(one) - impulse(three)).max() < 1e-12
 
 
+@pytest.mark.slow
 def test_event_driven():
     same_motion(RK4_EVENTS, PostSwitchGradient())
 
