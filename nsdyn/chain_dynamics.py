@@ -28,9 +28,8 @@ The momenta M v, for energies, without M:
 
 A chain as a `System` has as params a dict with the `Chain` under "chain" and, if there are drives, the joint forces under
 "torque". `chain_system(n)` is the faster of two for n links: `DENSE`, (7) and a factorisation of M, for short chains, `SYSTEM`,
-(4)-(6) and (8), for longer ones. Measured (`nsdyn bench` repeats the single evaluations): up to 5 links, where the factorisation is written
-out, neither gains much over the other; from 6 links on, where it is a call of LAPACK, the recursion is faster, without locks
-at once by a factor, and the ratio grows with n^2.
+(4)-(6) and (8), for longer ones. Up to 5 links, where the factorisation is written out, neither gains much over the other; from
+6 links on, where it is a call of LAPACK, the recursion is faster, and the ratio grows with n^2 (`nsdyn bench` measures it).
 """
 
 import jax
