@@ -3,8 +3,6 @@
     accelerate(f, c):   M x + G^T lam = f,  G x = c                                                (1)
     reach(c):           M x + G^T mu = 0,   G x = c      the smallest motion in the mass metric    (2)
     direct(f, c, D):    M x + D^T lam = f,  G x = c      the rows act along other directions D     (3)
-
-In (1) lam is a force, or in impulses per time whatever f is; in (2) only the motion counts.
 """
 
 import jax.numpy as jnp

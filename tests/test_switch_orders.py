@@ -93,7 +93,7 @@ def test_captured_switches_are_of_order_one():
     coarse, fine = errors(NSGA(), 1.0), errors(NSGA(), FINEST)
     orders = np.log2(coarse / fine)
     assert orders.min() > 0.7 and orders.max() < 1.3, (coarse, fine)
-    assert fine.max() < 0.04
+    assert fine.max() < 0.02
 
 
 def test_the_jump_is_there():
