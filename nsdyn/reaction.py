@@ -1,8 +1,8 @@
 """Mass and live constraint rows at one configuration, factored once for everything an implicit step asks of them.
 
-    accelerate(f, c):   M x + G^T lam = f,  G x = c                                                (1)
-    reach(c):           M x + G^T mu = 0,   G x = c      the smallest motion in the mass metric    (2)
-    direct(f, c, D):    M x + D^T lam = f,  G x = c      the rows act along other directions D     (3)
+accelerate(f, c):   M x + G^T lam = f,  G x = c                                                (1)
+reach(c):           M x + G^T mu = 0,   G x = c      the smallest motion in the mass metric    (2)
+direct(f, c, D):    M x + D^T lam = f,  G x = c      the rows act along other directions D     (3)
 """
 
 import jax.numpy as jnp

@@ -23,13 +23,12 @@ from matplotlib.transforms import Affine2D
 from xarray import Dataset
 
 import nsdyn
-from nsdyn import integrators, laws, problems
+from nsdyn import problems
 from nsdyn.problems.three_r_pendulum import joints
-from nsdyn.studies import archive, style
+from nsdyn.studies import archive, both_laws, style
+from nsdyn.studies.both_laws import CONSISTENT, INCONSISTENT
 from nsdyn.studies.limits import with_limits
 
-CONSISTENT, INCONSISTENT = "consistent", "inconsistent"
-LAWS = {CONSISTENT: laws.MuellerTransition(), INCONSISTENT: laws.ZeroVelocity()}
 LOCKED_FROM_MODE = np.array([np.inf, 1, 2])  # joint 1 never locks
 ROW_INTERVAL = 1e-3
 WIDTH = 0.2  # of a link, in m (the paper's cross section)
@@ -63,30 +62,7 @@ def run(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Pat
 
 def compute(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Path]:
     """Archive both runs. Data of the same settings and version are kept unless `force` is given."""
-    problem = problems.get("three_r_pendulum")
-    integrator = integrators.EventDriven(integrators.RK4())
-    files = []
-    for name, law in LAWS.items():
-        settings = {
-            "problem": problem.name,
-            "params": jax.tree.map(lambda x: np.asarray(x).tolist(), problem.params),
-            "q0": problem.q0,
-            "v0": problem.v0,
-            "t_end": problem.t_end,
-            "integrator": "EventDriven(RK4())",
-            "law": type(law).__name__,
-            "step": step,
-        }
-        if force or not archive.exists(_data(folder), name, settings):
-            every = max(1, round(ROW_INTERVAL / step))
-            trajectory = nsdyn.simulate(problem, integrator, step=step, law=law, save_every=every)
-            archive.write(_data(folder), name, _variables(problem, trajectory), settings)
-        files.append(_data(folder) / f"{name}.nc")
-    return files
-
-
-def _data(folder: str | Path) -> Path:
-    return Path(folder) / "data"
+    return both_laws.compute(folder, problems.get("three_r_pendulum"), step, ROW_INTERVAL, _variables, force)
 
 
 def _variables(problem: nsdyn.Problem, trajectory: nsdyn.Trajectory) -> dict[str, tuple]:
@@ -114,8 +90,8 @@ def _variables(problem: nsdyn.Problem, trajectory: nsdyn.Trajectory) -> dict[str
 
 def draw(folder: str | Path) -> list[Path]:
     """Draw the archived data; returns the files written."""
-    consistent, described = archive.read(_data(folder), CONSISTENT)
-    inconsistent, _ = archive.read(_data(folder), INCONSISTENT)
+    consistent, described = archive.read(both_laws.data(folder), CONSISTENT)
+    inconsistent, _ = archive.read(both_laws.data(folder), INCONSISTENT)
     with style.use():
         files = style.save(_figure_1(consistent, described["settings"]["params"]), folder, "figure_1")
         files += style.save(_two_panels(inconsistent, _angles, _momenta), folder, "figure_2")

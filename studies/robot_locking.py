@@ -20,16 +20,15 @@ from matplotlib.ticker import MultipleLocator
 from xarray import Dataset
 
 import nsdyn
-from nsdyn import integrators, laws, problems
+from nsdyn import problems
 from nsdyn.problems.geared_chain import mass, tip_position
 from nsdyn.problems.rx130l import RATIO
-from nsdyn.studies import archive, robot_drawing, style
+from nsdyn.studies import archive, both_laws, robot_drawing, style
+from nsdyn.studies.both_laws import CONSISTENT, INCONSISTENT, LAWS
 from nsdyn.studies.limits import with_limits
 from nsdyn.studies.robot_drawing import ABOVE, SIDE
 from nsdyn.studies.schemes import table, write
 
-CONSISTENT, INCONSISTENT = "consistent", "inconsistent"
-LAWS = {CONSISTENT: laws.MuellerTransition(), INCONSISTENT: laws.ZeroVelocity()}
 TITLES = {CONSISTENT: "momentum-consistent", INCONSISTENT: "not momentum-consistent"}
 LOCKED_FROM_MODE = np.array([1, 2, 3, np.inf, np.inf, np.inf])  # the wrist never locks
 ARM = 3
@@ -71,30 +70,7 @@ def run(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Pat
 
 def compute(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Path]:
     """Archive both runs. Data of the same settings and version are kept unless `force` is given."""
-    problem = problems.get("rx130l")
-    integrator = integrators.EventDriven(integrators.RK4())
-    files = []
-    for name, law in LAWS.items():
-        settings = {
-            "problem": problem.name,
-            "locks": problem.params["locks"],
-            "q0": problem.q0,
-            "v0": problem.v0,
-            "t_end": problem.t_end,
-            "integrator": "EventDriven(RK4())",
-            "law": type(law).__name__,
-            "step": step,
-        }
-        if force or not archive.exists(_data(folder), name, settings):
-            every = max(1, round(ROW_INTERVAL / step))
-            trajectory = nsdyn.simulate(problem, integrator, step=step, law=law, save_every=every)
-            archive.write(_data(folder), name, _variables(problem, trajectory), settings)
-        files.append(_data(folder) / f"{name}.nc")
-    return files
-
-
-def _data(folder: str | Path) -> Path:
-    return Path(folder) / "data"
+    return both_laws.compute(folder, problems.get("rx130l"), step, ROW_INTERVAL, _variables, force)
 
 
 def _variables(problem: nsdyn.Problem, trajectory: nsdyn.Trajectory) -> dict[str, tuple]:
@@ -122,7 +98,7 @@ def _variables(problem: nsdyn.Problem, trajectory: nsdyn.Trajectory) -> dict[str
 def draw(folder: str | Path) -> list[Path]:
     """Draw the archived data; returns the files written."""
     folder = Path(folder)
-    found = {name: archive.read(_data(folder), name) for name in LAWS}
+    found = {name: archive.read(both_laws.data(folder), name) for name in LAWS}
     runs = {name: data for name, (data, _) in found.items()}
     described = found[CONSISTENT][1]
     with style.use():
@@ -131,7 +107,7 @@ def draw(folder: str | Path) -> list[Path]:
         files += style.save(_both_angles(runs), folder, "figure_8")
         files += style.save(_halts(runs), folder, "figure_9")
     settings = described["settings"]
-    words = CAPTIONS.format(version=described["versions"]["nsdyn"], **settings)
+    words = CAPTIONS.format(version=described["versions"]["nsdyn"], locks=settings["params"]["locks"], **settings)
     return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", TABLE + _table(runs))]
 
 
