@@ -72,7 +72,7 @@ def _start(problem, q0, v0, params):
         raise ProblemError(f"problem: expected nsdyn.Problem(...), found {problem!r}")
     report = Report(f"{problem.name} at t0 = {problem.t0:g}")
     q, v, p = inputs(problem, q0, v0, params)
-    t = jnp.asarray(problem.t0, float)
+    t = jnp.asarray(np.float64(problem.t0))
     model = shapes(problem, q, v, t, p)
     report.add("shapes", f"{q.shape[0]} coordinates, {v.shape[0]} velocities, {model.m} rows, {model.k} guards")
     point, values = begin(model, q, v, t, p)

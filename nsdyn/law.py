@@ -96,9 +96,8 @@ class AbstractLaw(eqx.Module):
         return Status.OK
 
     def answer(self, switch: Switch) -> tuple[Array, Jump]:
-        """The objection and the jump; where directions depend on each other, with the impulses of least norm."""
-        jump = self.decide(switch)
-        return jnp.asarray(self.objection(switch)), jump._replace(Lam=linalg.shortest(jump.direction, jump.Lam))
+        """The objection and the jump. Where directions depend on each other, Lam is one of many that serve."""
+        return jnp.asarray(self.objection(switch)), self.decide(switch)
 
     def jump(
         self, M, G_before, G_after, v_before, gt_after=None, U=None, on_before=None, on_after=None, solve=None
@@ -111,7 +110,7 @@ class AbstractLaw(eqx.Module):
         if solve is None and not any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((self, arguments))):
             code, jump = _compiled(self, [None if x is None else np.asarray(x) for x in arguments])
         else:
-            code, jump = self.answer(Switch.of(*arguments, solve))
+            code, jump = _least(self, Switch.of(*arguments, solve))
         if not isinstance(code, jax.core.Tracer) and code != Status.OK:
             raise ProblemError(f"{type(self).__name__}: {MESSAGES[Status(int(code))]}")
         return jump
@@ -120,7 +119,13 @@ class AbstractLaw(eqx.Module):
 @eqx.filter_jit
 def _compiled(law, arguments):
     """Objection and answer in one program: operation by operation the first call would take several times as long."""
-    return law.answer(Switch.of(*arguments))
+    return _least(law, Switch.of(*arguments))
+
+
+def _least(law, switch):
+    """Objection and answer, where directions depend on each other with the impulses of least norm."""
+    code, jump = law.answer(switch)
+    return code, jump._replace(Lam=linalg.shortest(jump.direction, jump.Lam))
 
 
 def _vector_size(name, v):

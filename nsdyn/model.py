@@ -70,6 +70,11 @@ class Model(eqx.Module):
         return any(part.drifts for part in self.parts)
 
     @property
+    def may_depend(self) -> bool:
+        """Whether rows may depend on each other, or vanish. Coordinates locked by one constraint do not."""
+        return self.drifts or len(self.parts) > 1
+
+    @property
     def settles(self) -> bool:
         return any(part.settles for part in self.parts)
 

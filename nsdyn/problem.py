@@ -14,7 +14,8 @@ from nsdyn.system import System, closed_over_tracer
 
 def as_arrays(tree):
     """Numbers and numpy arrays become JAX arrays, so that a new value never compiles anew."""
-    convert = lambda x: jnp.asarray(x) if isinstance(x, bool | int | float | np.ndarray | np.generic) else x
+    # Through numpy: a number handed to JAX as it is would be converted by a program of its own.
+    convert = lambda x: jnp.asarray(np.asarray(x)) if isinstance(x, bool | int | float | np.ndarray | np.generic) else x
     return jax.tree.map(convert, tree)
 
 
@@ -69,7 +70,8 @@ def _vector(name, value):
     if value is None:
         raise ProblemError(f"Problem({name}=...): expected a vector, found nothing")
     try:
-        array = jnp.asarray(value, float)
+        traced = any(isinstance(x, jax.Array) for x in jax.tree.leaves(value))
+        array = jnp.asarray(value if traced else np.asarray(value, float), float)
     except (TypeError, ValueError) as error:
         raise ProblemError(f"Problem({name}=...): expected numbers, found {value!r}") from error
     if array.ndim != 1:

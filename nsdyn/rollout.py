@@ -126,7 +126,7 @@ def _empty_log(model, state, law, capacity, p) -> Log:
 
 def _shortest(model, rows, grid, p):
     """The multipliers of the rows, of least norm where rows of the constraints depend on each other."""
-    if model.m < 2 or not model.drifts:  # locked coordinates are independent
+    if model.m < 2 or not model.may_depend:
         return rows.lam
 
     def one(t, row):
@@ -135,6 +135,17 @@ def _shortest(model, rows, grid, p):
         return linalg.shortest(jnp.where(live[:, None], G, 0.0), row.lam)
 
     return jax.vmap(one)(jnp.asarray(grid.rows()), rows)
+
+
+def _shortest_impulses(model, log: Log) -> Record:
+    """The records, with the impulses of least norm where directions depend on each other."""
+    records = log.records
+    if not model.may_depend or log.capacity == 0:
+        return records
+    used = jnp.arange(log.capacity) < log.count  # the rest is NaN, which derivatives must not see
+    directions = jnp.where(used[:, None, None], records.direction, 0.0)
+    impulses = jax.vmap(linalg.shortest)(directions, jnp.where(used[:, None], records.Lam, 0.0))
+    return eqx.tree_at(lambda x: x.Lam, records, jnp.where(used[:, None], impulses, records.Lam))
 
 
 def _collect(model, state, log, rows, grid, p) -> Rollout:
@@ -153,7 +164,7 @@ def _collect(model, state, log, rows, grid, p) -> Rollout:
         lam=lam,
         mode=rows.mode,
         energy=jax.vmap(lambda q, v: model.system.energy(q, v, p))(q, v),
-        events=Events(log.records, log.count),
+        events=Events(_shortest_impulses(model, log), log.count),
         status=state.status,
         t_stop=jnp.where(ok, grid.t_end, jnp.minimum(state.t_stop, lost)),
         mode_stop=jnp.where(ok, state.point.mode, state.mode_stop),

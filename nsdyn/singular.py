@@ -7,7 +7,7 @@ are suspected, by numbers that their records hold, and only for those is the nei
 
 import warnings
 
-import jax.numpy as jnp
+import equinox as eqx
 import numpy as np
 
 from nsdyn.errors import SingularTransitionWarning
@@ -24,11 +24,18 @@ def warn_if_singular(problem: Problem, events) -> None:
     if not suspects:
         return
     p, first = problem.params, suspects[0]
-    model = Model.of(problem.system, problem.constraint, first.q, first.v_after, jnp.asarray(first.t, float), p)
+    model = Model.of(problem.system, problem.constraint, first.q, first.v_after, np.float64(first.t), p)
+    if not model.may_depend:
+        return
     for event in suspects:
-        live = np.sum(model.live(jnp.asarray(event.q), event.t, p, jnp.asarray(event.mode_after)))
+        live = np.sum(_live(model, event.q, np.float64(event.t), p, np.asarray(event.mode_after)))
         if _directions(event) < live and _singular(problem, event):
             return
+
+
+@eqx.filter_jit
+def _live(model, q, t, p, mode):
+    return model.live(q, t, p, mode)
 
 
 def _directions(event) -> int:
