@@ -39,23 +39,28 @@ class Model(eqx.Module):
     heights: tuple[int, ...] = eqx.field(static=True)  # rows of each part
     widths: tuple[int, ...] = eqx.field(static=True)  # guards of each part
     shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # shape of each part's mode
+    weighs: bool = eqx.field(static=True)  # whether guards look at multipliers
 
     @staticmethod
     def of(system: System, parts: tuple[AbstractConstraint, ...], q, v, t, p) -> "Model":
-        heights, widths, shapes = [], [], []
+        heights, widths, shapes, weighs = [], [], [], False
         for part in parts:
 
             def sample(q, v, t, p, part=part):
                 qdot = system.rate(q, v, p)
                 mode, held = part.start(q, qdot, t, p), part.hold(q, t, p)
-                psi = part.rate(q, qdot, v, t, p, mode, held)
-                return mode, psi, part.guards(q, v, jnp.zeros_like(psi), t, p, mode, held)
+                return mode, held, part.rate(q, qdot, v, t, p, mode, held)
 
-            mode, psi, guards = jax.eval_shape(sample, q, v, t, p)
+            def guards(lam, q, v, t, p, mode, held, part=part):
+                return part.guards(q, v, lam, t, p, mode, held)
+
+            mode, held, psi = jax.eval_shape(sample, q, v, t, p)
+            traced, found = jax.make_jaxpr(guards, return_shape=True)(psi, q, v, t, p, mode, held)
             heights.append(psi.shape[0])
-            widths.append(guards.shape[0])
+            widths.append(found.shape[0])
             shapes.append(mode.shape)
-        return Model(system, parts, tuple(heights), tuple(widths), tuple(shapes))
+            weighs = weighs or _reads_first(traced.jaxpr)
+        return Model(system, parts, tuple(heights), tuple(widths), tuple(shapes), weighs)
 
     @property
     def m(self) -> int:
@@ -139,6 +144,12 @@ class Model(eqx.Module):
         return jax.jvp(psi, (q, t), (self.system.rate(q, v, p), jnp.ones_like(t)))[1]  # (2)
 
     def guards(self, point: Point, lam, p):
+        """The guards of all parts. They see the multipliers of least norm: which of several dependent rows a solver lets carry
+        the load must not decide what opens."""
+        if self.weighs and self.m > 1 and self.may_depend:
+            G = self.jacobian(point.q, point.v, point.t, p, point.mode, point.held)
+            live = self.live(point.q, point.t, p, point.mode)
+            lam = linalg.shortest(jnp.where(live[:, None], G, 0.0), lam)
         shares = _split(lam, self.heights)
         each = zip(self._each(point.mode, point.held), shares, strict=True)
         return _concatenate([c.guards(point.q, point.v, part, point.t, p, k, x) for (c, k, x), part in each])
@@ -173,6 +184,12 @@ def _concatenate(values):
 def _split(x, sizes):
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
     return [x[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+
+
+def _reads_first(jaxpr) -> bool:
+    """Whether a traced function uses its first argument."""
+    used = [*jaxpr.outvars, *(x for equation in jaxpr.eqns for x in equation.invars)]
+    return any(x is jaxpr.invars[0] for x in used)
 
 
 def _size(shape):

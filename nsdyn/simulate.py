@@ -46,7 +46,7 @@ def simulate(
         check_start(problem, problem.q0, problem.v0, problem.params)
     out = _run(problem, integrator, law, grid, int(max_events))
     trajectory = finished(out, problem, integrator, law, grid)
-    if check and problem.constraint and len(trajectory.events):
+    if check:
         warn_if_singular(problem, trajectory.events)
     return trajectory
 

@@ -25,7 +25,9 @@ from nsdyn.model import Model
 from nsdyn.problem import Problem, as_arrays
 from nsdyn.rollout import MAX_EVENTS, Events, Rollout, rollout, settings
 from nsdyn.simulate import as_floats, check_names, options, refuse_tracers, strong, structure
+from nsdyn.singular import warn_if_singular
 from nsdyn.status import MESSAGES, Status
+from nsdyn.trajectory import EVENTS, EventTable
 
 CHUNK = 32  # trajectories at most in one chunk
 WORTH_A_THREAD = 16  # fewer trajectories than these are not split between cores
@@ -118,7 +120,17 @@ def sweep(
             threads.shutdown(wait=False, cancel_futures=True)
             raise
     names = [field.name for field in dataclasses.fields(Sweep) if field.name != "t"]
-    return Sweep(t=grid.rows(), **{name: getattr(results.out, name) for name in names})
+    out = Sweep(t=grid.rows(), **{name: getattr(results.out, name) for name in names})
+    switches, which = _all_switches(out.events)
+    own = lambda k: eqx.combine(jax.tree.map(lambda x: x[which[k]], batched), shared)[0]
+    warn_if_singular(problem, switches, own, lambda k: f"trajectory {which[k]}: ")
+    return out
+
+
+def _all_switches(events: Events) -> tuple[EventTable, np.ndarray]:
+    """The switches of all trajectories in one table, and which trajectory each belongs to."""
+    which, slot = np.nonzero(np.arange(events.t.shape[1]) < events.count[:, None])
+    return EventTable(*(getattr(events, name)[which, slot] for name in EVENTS)), which
 
 
 def _batch(problem, integrator, law, grid: Grid, max_events: int, shared, batched) -> Rollout:

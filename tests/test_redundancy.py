@@ -13,11 +13,16 @@ from nsdyn import laws
 from nsdyn.integrators import NSGA, RK4, EventDriven, GeneralizedAlpha, MoreauJean
 from nsdyn.laws import GrassmannMidGradient, IntermediateGradient, MuellerTransition, PostSwitchGradient
 
-MIX, SIDE_MIX = np.array([1.0, -0.7, 2.0]), np.array([1.3, 0.5, 1.0])
+# The first row of the second is the constraint itself: Coulomb's law measures the normal impulse by it.
+MIX, SIDE_MIX = np.array([1.0, -0.7, 2.0]), np.array([1.0, 0.5, 1.3])
 
 
 def side(q, t, p):
     return 0.5 * ((q[0] - 0.3) ** 2 + (q[1] + 0.6) ** 2 - 0.25)
+
+
+def along_side(q, t, p):
+    return jnp.array([[q[1] + 0.6, 0.3 - q[0]]])
 
 
 def mixed_circle(q, t, p):
@@ -86,7 +91,10 @@ def test_every_integrator(integrator):
         (RK4_EVENTS, MuellerTransition("minimal")),
         (RK4_EVENTS, GrassmannMidGradient()),
         (RK4_EVENTS, IntermediateGradient(0.75, metric="euclidean")),
+        (RK4_EVENTS, laws.ZeroVelocity()),
+        (RK4_EVENTS, laws.NonIdeal(along_side, mu=0.2)),
         (NSGA(), IntermediateGradient(0.75)),
+        (NSGA(), laws.NonIdeal(along_side, mu=0.2)),
     ],
     ids=str,
 )
@@ -104,6 +112,54 @@ def test_derivatives_are_those_without_redundancy(integrator):
     x = jnp.array([1.3, 9.81])
     one, three = (jax.jit(jax.jacfwd(lambda x, problem=problem: end(x, problem)))(x) for problem in (ONCE, THRICE))
     assert np.abs(one).max() > 1e-2 and np.abs(one - three).max() < 1e-9
+
+
+# One-sided contacts: a bar that falls on two feet, and on three in a line, of which one is too many.
+
+BAR = nsdyn.System(mass=lambda q, p: jnp.diag(jnp.array([1.0, 0.4])), force=lambda q, v, t, p: jnp.array([-9.81, 0.0]))
+
+
+def two_feet(q, t, p):
+    return q[0] + jnp.sin(q[1]) * jnp.array([-1.0, 1.0])
+
+
+def three_feet(q, t, p):
+    return q[0] + jnp.sin(q[1]) * jnp.array([-1.0, 0.0, 1.0])
+
+
+def falls(gap, law, integrator):
+    problem = nsdyn.Problem("bar", BAR, nsdyn.Contact(gap), q0=[0.2, 0.0], v0=[0.0, 0.0], t_end=0.5)
+    return run(problem, integrator, law=law, step=1e-2, max_events=4)
+
+
+def thirds(three, total):
+    count = len(total)
+    assert int(three.status) == 0 and int(three.events.count) == count
+    assert total.max() < -0.5 and np.abs(three.events.Lam[:count] - total[:, None] / 3).max() < 1e-12
+
+
+@pytest.mark.parametrize("e", [0.5, 0.0])
+def test_a_foot_too_many(e):
+    out = falls(three_feet, laws.Restitution(e), RK4_EVENTS)
+    lands = np.sqrt(0.4 / 9.81)
+    thirds(out, np.array([-(1 + e) * e**k * 9.81 * lands for k in range(2 if e else 1)]))
+    t = np.asarray(out.t)
+    flight = np.where(
+        t < lands, 0.2 - 4.905 * t**2, e * 9.81 * lands * (t - lands) - 4.905 * (t - lands) ** 2 * (e > 0)
+    )
+    once = t < lands * (1 + 2 * e) if e else t < np.inf
+    assert np.abs(np.asarray(out.q)[once, 0] - flight[once]).max() < 1e-12 and np.abs(out.q[:, 1]).max() < 1e-12
+    if e == 0.0:  # at rest, every foot carries a third
+        assert np.abs(np.asarray(out.lam[-1]) + 9.81 / 3).max() < 1e-9 and np.all(np.asarray(out.mode[-1]) == 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("integrator", [NSGA(), MoreauJean()], ids=["NSGA", "Moreau-Jean"])
+@pytest.mark.parametrize("e", [0.5, 0.0])
+def test_a_foot_too_many_in_time_steps(integrator, e):
+    two, three = (falls(gap, laws.Restitution(e), integrator) for gap in (two_feet, three_feet))
+    thirds(three, np.sum(two.events.Lam[: 2 if e else 1], axis=1))
+    assert np.abs(two.q - three.q).max() < 1e-12 and np.abs(two.v - three.v).max() < 1e-12
 
 
 # The laws by themselves: m constraints of n = 5 coordinates, written as five mixed rows.

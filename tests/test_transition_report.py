@@ -236,6 +236,14 @@ def test_a_run_through_a_singular_switch_warns(bend, warns):
         assert "t = 0.1" in str(found[0].message)
 
 
+def test_a_sweep_through_a_singular_switch_warns():
+    hold = nsdyn.Scheduled(times=(0.1,), stages=(None, nsdyn.lock(reach)))
+    problem = nsdyn.Problem("arm", ARM, hold, q0=[0.3, 0.4], v0=[1.0, 0.0], t_end=0.2)
+    with pytest.warns(nsdyn.SingularTransitionWarning, match="trajectory 1: arm at t = 0.1") as caught:
+        nsdyn.sweep(problem, RK4, step=1e-2, q0=[[0.3, 0.4], [0.3, 0.0]])
+    assert caught[0].filename == __file__
+
+
 # Velocities that are not rates of coordinates, and constraints without a position level.
 
 

@@ -10,7 +10,8 @@ beta acts on the mechanism along +B, as U does; Lam, as everywhere, with the oth
     M Y + G+^T C = B^T,   G+ Y = 0
 
 Coulomb's law for one contact, with the normal impulse N = n^T Lam, where n is the direction of Lam_0 on the rows that are new
-(for one row N = |Lam|, which is an impulse if the row is a distance): the contact
+(for one row N = |Lam|, which is an impulse if the row is a distance; where rows depend on each other the first of them
+carry Lam_0, so that to write a row again changes nothing): the contact
 
     sticks,  w = 0,  where |beta| <= mu N;    or slips,  w = -kappa beta,  kappa > 0,  |beta| = mu N   (3)
 
