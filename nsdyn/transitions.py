@@ -2,20 +2,23 @@
 
     rows(q, t, p, mode, held) -> (m,)          m static; mode is a traced integer (array), so rows may index tables by it
     guards(q, v, lam, t, p, mode, held) -> (k,) one that falls through zero fires
-    after(fired, q, v, t, p, mode) -> mode      fired is (k,) bool, several at once allowed
+    after(fired, q, v, t, p, mode) -> mode      fired is (k,) bool, several at once allowed; -1 where no mode can be entered
     live(mode, p) -> (m,) bool                  default: all rows
     hold(q, t, p) -> pytree                     stored at each switch and handed back as `held`
 
-The other constraints of nsdyn are this one with their functions filled in.
+Modes count from 0. The other constraints of nsdyn are this one with their functions filled in.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from nsdyn.constraint import AbstractConstraint, require_function
+from nsdyn.errors import ProblemError
 
 
 class Transitions(AbstractConstraint):
@@ -37,6 +40,11 @@ class Transitions(AbstractConstraint):
         self.rows_of, self.guards_of, self.after_of = rows, guards, after
         self.live_of, self.hold_of = live, hold
         self.mode0 = jnp.asarray(mode0, int)
+        if not isinstance(self.mode0, jax.core.Tracer) and np.any(np.asarray(self.mode0) < 0):
+            found = np.asarray(self.mode0).tolist()
+            raise ProblemError(
+                f"Transitions(mode0=...): expected modes that count from 0 (-1 is no mode), found {found}"
+            )
 
     def start(self, q, qdot, t, p):
         return self.mode0

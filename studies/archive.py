@@ -18,11 +18,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import xarray as xr
 
 import nsdyn
 from nsdyn.errors import FileError
+from nsdyn.trajectory import plain
 
 PACKAGES = ("jax", "jaxlib", "equinox", "numpy", "scipy", "xarray", "matplotlib")
 
@@ -60,6 +62,12 @@ def exists(folder: str | Path, name: str, settings: Mapping[str, Any]) -> bool:
         and described.get("versions", {}).get("nsdyn") == nsdyn.__version__
     )
     return same and described.get("sha256") == _checksum(path)
+
+
+def numbers_of(problem: nsdyn.Problem) -> dict[str, Any]:
+    """What the numbers of a run depend on besides its functions, for settings."""
+    params = jax.tree.map(lambda x: np.asarray(x).tolist(), plain(problem.params))
+    return {"problem": problem.name, "params": params, "q0": problem.q0, "v0": problem.v0, "t_end": problem.t_end}
 
 
 def provenance() -> dict[str, Any]:

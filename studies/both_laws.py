@@ -3,13 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import jax
-import numpy as np
-
 import nsdyn
 from nsdyn import integrators, laws
 from nsdyn.studies import archive
-from nsdyn.trajectory import plain
 
 CONSISTENT, INCONSISTENT = "consistent", "inconsistent"
 LAWS = {CONSISTENT: laws.MuellerTransition(), INCONSISTENT: laws.ZeroVelocity()}
@@ -27,12 +23,7 @@ def compute(
     integrator = integrators.EventDriven(integrators.RK4())
     files = []
     for name, law in LAWS.items():
-        settings = {
-            "problem": problem.name,
-            "params": jax.tree.map(lambda x: np.asarray(x).tolist(), plain(problem.params)),
-            "q0": problem.q0,
-            "v0": problem.v0,
-            "t_end": problem.t_end,
+        settings = archive.numbers_of(problem) | {
             "integrator": "EventDriven(RK4())",
             "law": type(law).__name__,
             "step": step,

@@ -58,9 +58,9 @@ def compute(folder: str | Path, step: float = STEP, force: bool = False) -> list
     cases = {name: (drive, E, ((0, 1),), DURATION) for name, (drive, E, _) in RUNS.items()}
     cases["ring"] = ("prescribed", 1.0, ring(BRAIDER["gears"]), ROUND)
     for name, (drive, E, start, t_end) in cases.items():
-        settings = {"braider": BRAIDER, "drive": drive, "E": E, "start": start, "t_end": t_end, "step": step}
+        problem = problems.get("overbraiding", drive=drive, start=start, t_end=t_end, **BRAIDER)
+        settings = archive.numbers_of(problem) | {"drive": drive, "E": E, "start": start, "step": step}
         if force or not archive.exists(folder, name, settings):
-            problem = problems.get("overbraiding", drive=drive, start=start, t_end=t_end, **BRAIDER)
             out = nsdyn.simulate(problem, RK4, step=step, law=laws.IntermediateGradient(E), check=False)
             archive.write(folder, name, _variables(out, drive), settings)
     return [folder / f"{name}.nc" for name in cases]

@@ -57,9 +57,10 @@ def compute(folder: str | Path, step: float = STEP, force: bool = False) -> list
     """Archive all runs. Data of the same settings and version are kept unless `force` is given."""
     folder = Path(folder) / "data"
     for name, (event, law, _) in CASES.items():
-        settings = {"event": event, "law": name, "step": step}
+        problem = problems.get("metamorphic_palm", event=event)
+        settings = archive.numbers_of(problem) | {"event": event, "law": name, "step": step}
         if force or not archive.exists(folder, name, settings):
-            out = nsdyn.simulate(problems.get("metamorphic_palm", event=event), RK4, step=step, law=law, check=False)
+            out = nsdyn.simulate(problem, RK4, step=step, law=law, check=False)
             archive.write(folder, name, _variables(out), settings)
     return [folder / f"{name}.nc" for name in CASES]
 

@@ -80,10 +80,10 @@ def compute(folder: str | Path, step: float = 1e-3, force: bool = False) -> list
     files = []
     for E in POSITIONS:
         law = laws.IntermediateGradient(E)  # a traced number: one program for all
-        settings = {"wheel": WHEEL, "integrator": settings_text(integrator), "law": settings_text(law), "E": E}
-        settings |= {"step": step, "newton": NEWTON}
+        problem = problems.get("wheel_over_pothole", **WHEEL)
+        settings = archive.numbers_of(problem) | {"step": step, "newton": NEWTON, "E": E}
+        settings |= {"integrator": settings_text(integrator), "law": settings_text(law)}
         if force or not archive.exists(_data(folder), _name(E), settings):
-            problem = problems.get("wheel_over_pothole", **WHEEL)
             trajectory = nsdyn.simulate(problem, integrator, step=step, law=law, check=False)
             archive.write(_data(folder), _name(E), _variables(problem, trajectory), settings)
         files.append(_data(folder) / f"{_name(E)}.nc")
@@ -168,7 +168,7 @@ def draw(folder: str | Path) -> list[Path]:
         files = style.save(_poses(runs[1.0]), folder, "figure_1")
         files += style.save(_histories(runs), folder, "figure_2")
         files += style.save(_impulses(runs), folder, "figure_3")
-    words = CAPTIONS.format(version=described["versions"]["nsdyn"], rho=RHO_INF, **(WHEEL | settings))
+    words = CAPTIONS.format(version=described["versions"]["nsdyn"], rho=RHO_INF, **(settings | WHEEL))
     numbers = TABLE.format(**settings) + _table(runs)
     return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", numbers)]
 

@@ -77,13 +77,11 @@ def compute(folder: str | Path, step: float = 1e-2, force: bool = False, grid: t
     problem = problems.get("emergency_stop", catch=CATCH, t_end=T_END)
     files = []
     for name, law in LAWS.items():
-        settings = {
-            "problem": problem.name,
+        settings = archive.numbers_of(problem) | {
             "catch": CATCH,
             "speeds": np.linspace(*SPEEDS, grid[0]),
             "torques": np.linspace(*TORQUES, grid[1]),
             "shown": SHOWN,
-            "t_end": T_END,
             "integrator": "EventDriven(RK4())",
             "law": type(law).__name__,
             "step": step,

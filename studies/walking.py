@@ -75,7 +75,8 @@ def compute(folder: str | Path, size: int = 200, force: bool = False) -> list[Pa
     """Archive gait and basin, of size x size states. Data of the same settings and version are kept unless `force` is given."""
     folder = Path(folder) / "data"
     problem = problems.get("compass_walker")
-    settings = {"step": STEP, "coarse": COARSE, "duration": DURATION, "near": NEAR, "window": WINDOW, "guess": GUESS}
+    settings = archive.numbers_of(problem)
+    settings |= {"step": STEP, "coarse": COARSE, "duration": DURATION, "near": NEAR, "window": WINDOW, "guess": GUESS}
     made: dict = {
         "gait": lambda: _gait(problem),
         "basin": lambda: basin(problem, archive.read(folder, "gait")[0].state.values, size),

@@ -297,6 +297,13 @@ def test_contact_does_not_start_inside():
     assert check_start(particle(Contact(gap), q0=[0.2, 0.1], v0=[0.0, 5e-4])).ok  # at rest within the rest speed
 
 
+def test_modes_count_from_zero():
+    with pytest.raises(
+        ProblemError, match=re.escape("expected modes that count from 0 (-1 is no mode), found [0, -2]")
+    ):
+        transitions(mode0=[0, -2])
+
+
 def test_guards_do_not_start_negative():
     assert check_start(particle(transitions())).ok
     refused(particle(transitions(), q0=[1.5, 0.0]), "Transitions(guards=...)", ">= 0", "guard 0 = -0.5", "mode 0")

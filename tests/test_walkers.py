@@ -87,7 +87,8 @@ def goswami():
 
 def test_gait_of_the_compass(goswami):
     assert goswami.residual < 1e-10
-    # published with the angles from the vertical: 0.218669 (standing) and 0.323389 (swinging), rates 1.092386 and 0.377377
+    # Public simulations of this compass quote, with angles from the vertical, 0.218669 (standing) and 0.323389 (swinging), and
+    # the rates 1.092386 and 0.377377.
     assert np.abs(goswami.state - [(0.218669 + 0.323389) / 2, 1.092386, 0.377377]).max() < 5e-6
     assert 0.3 < np.abs(goswami.multipliers[0]) < 1.0
     again = gaits.gait(compass_walker(), (0.28, 1.08, 0.36), STEP, LONG)
