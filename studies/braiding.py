@@ -27,6 +27,11 @@ RUNS = {
 RK4 = integrators.EventDriven(integrators.RK4())
 STEP, DURATION = 5e-3, 1.5
 ROUND = 2.6  # s: a little more than a round of the ring
+TRAVEL = (
+    (style.PINK, style.DASHES[0]),
+    (style.AMBER, style.DASHES[1]),
+)  # carriers to the left and to the right round the ring
+SNAPSHOTS, TRAIL, BOBBIN = 5, 0.15, 0.035  # pictures between two transfers of a carrier; s and m as drawn
 
 CAPTIONS = """\
 Overbraiding with horn gears, the process that motivates the switching constraints of I. Patil and O. Bruls. Computed with
@@ -35,11 +40,13 @@ nsdyn {version}.
 Assumed: the slides print no numbers, so all of them are ours: {gears} gears, r = {r:g} m, carriers of m = {m:g} kg and
 I = {I:g} kg m2, inertia of the gears J = {J:g} kg m2, Omega = {Omega:g} rad/s. Step h = {step:g} s.
 
-Figure 1. a) Axes of the gears (crosses), the paths of carriers in both directions (blue, and orange, dashed) and all carriers at
+Figure 1. a) Axes of the gears (crosses), the paths of carriers in both directions (pink, and amber, dashed) and all carriers at
 one instant. b) Spin of one carrier, which turns round at every transfer. c) Its speed: continuous but for a common drive and
 E = 1, where every transfer takes a part of it.
 Figure 2. Yarns on the mandrel, unrolled: angle of the carriers over time, {gears} carriers. At a crossing the yarn of the outer
 carrier is on top; the other one is interrupted there.
+Figure 3. Carriers from one transfer of the marked carrier (star) to its next one, each with the direction of its bobbin (bar) and
+the path of the last {trail:g} s. Its bobbin turns with the gear, to one side here and to the other one on the next gear.
 """
 
 
@@ -95,7 +102,9 @@ def draw(folder: str | Path) -> list[Path]:
     with style.use():
         files = style.save(_motion(runs), folder, "figure_1")
         files += style.save(_braid(runs["ring"]), folder, "figure_2")
-    words = CAPTIONS.format(version=described["versions"]["nsdyn"], step=described["settings"]["step"], **BRAIDER)
+        files += style.save(_strip(runs["ring"]), folder, "figure_3")
+    step, version = described["settings"]["step"], described["versions"]["nsdyn"]
+    words = CAPTIONS.format(version=version, step=step, trail=TRAIL, **BRAIDER)
     head = ["drive", "E", "transfers", "speed ratio", "spin ratio"]
     rows = [[drive, f"{E:g}", *_measured(runs[name])] for name, (drive, E, _) in RUNS.items()]
     return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", table(head, rows))]
@@ -135,14 +144,63 @@ def _motion(runs: dict[str, Dataset]) -> Figure:
 
 
 def _ring(ax, data: Dataset) -> None:
+    N = BRAIDER["gears"]
+    _axes_of_gears(ax)
+    for carrier, (colour, dashes) in zip((0, N // 2), TRAVEL, strict=True):
+        ax.plot(*data.q.values[:, carrier, :2].T, color=colour, linestyle=dashes, linewidth=1.0)
+    for k, which in enumerate((slice(0, N // 2), slice(N // 2, N))):
+        ax.plot(*data.q.values[40, which, :2].T, style.MARKERS[k], color=TRAVEL[k][0], markersize=4)
+    ax.set(xlabel="$x$ [m]", ylabel="$y$ [m]", aspect="equal")
+
+
+def _axes_of_gears(ax) -> np.ndarray:
     N, r = BRAIDER["gears"], BRAIDER["r"]
     angle = 2 * np.pi * np.arange(N) / N
-    ax.plot(*(r / np.sin(np.pi / N) * np.stack([np.cos(angle), np.sin(angle)])), "+", color=style.GREY, markersize=4)
-    for carrier, k in ((0, 0), (N // 2, 1)):
-        ax.plot(*data.q.values[:, carrier, :2].T, color=style.COLOURS[k], linestyle=style.DASHES[k], linewidth=1.0)
-    for k, which in enumerate((slice(0, N // 2), slice(N // 2, N))):
-        ax.plot(*data.q.values[40, which, :2].T, style.MARKERS[k], color=style.COLOURS[k], markersize=4)
-    ax.set(xlabel="$x$ [m]", ylabel="$y$ [m]", aspect="equal")
+    centres = r / np.sin(np.pi / N) * np.stack([np.cos(angle), np.sin(angle)])
+    ax.plot(*centres, "+", color=style.GREY, markersize=4)
+    return centres
+
+
+def _strip(data: Dataset) -> Figure:
+    """The ring between two transfers of its first carrier."""
+    t, first = data.t.values, np.flatnonzero(np.diff(data.mode.values[:, 0]))[:2]
+    rows = np.linspace(first[0] + 1, first[1], SNAPSHOTS).astype(int)
+    fig, axes = style.figure((1, SNAPSHOTS), style.DOUBLE, 1.75)
+    for ax, row in zip(axes, rows, strict=True):
+        around = np.linspace(0.0, 2 * np.pi, 60)
+        for x, y in _axes_of_gears(ax).T:
+            ax.plot(
+                x + BRAIDER["r"] * np.cos(around),
+                y + BRAIDER["r"] * np.sin(around),
+                color="0.85",
+                linewidth=0.6,
+                ls="-",
+            )
+        for carrier in range(data.q.shape[1]):
+            start = np.searchsorted(t, t[row] - TRAIL)
+            _carrier(ax, data.q.values[start : row + 1, carrier], carrier)
+        ax.set_title(f"$t$ = {t[row]:.2f} s")
+        ax.set(aspect="equal")
+        ax.axis("off")
+    return fig
+
+
+def _carrier(ax, path: np.ndarray, number: int) -> None:
+    """One carrier with its bobbin at the end of its path."""
+    colour, _ = TRAVEL[int(number >= BRAIDER["gears"] // 2)]
+    x, y, phi = path[-1]
+    along = BOBBIN * np.array([np.cos(phi), np.sin(phi)])
+    ax.plot(*path[:, :2].T, color=colour, linestyle="-", linewidth=0.9)
+    ax.plot([x - along[0], x + along[0]], [y - along[1], y + along[1]], color="0.15", linestyle="-", linewidth=1.4)
+    ax.plot(
+        x,
+        y,
+        "*" if number == 0 else "o",
+        color=colour,
+        markersize=6 if number == 0 else 3.5,
+        markeredgecolor="0.15",
+        mew=0.4,
+    )
 
 
 def _braid(data: Dataset) -> Figure:
@@ -158,7 +216,7 @@ def _braid(data: Dataset) -> Figure:
         turned = np.rad2deg(np.remainder(angle[:, carrier], 2 * np.pi))
         cut = under | (np.abs(np.append(np.diff(turned), 0.0)) > 180)
         k = int(carrier >= half)
-        ax.plot(np.where(cut, np.nan, turned), t, color=style.COLOURS[k], linestyle="-", linewidth=1.8 if k else 1.2)
+        ax.plot(np.where(cut, np.nan, turned), t, color=TRAVEL[k][0], linestyle="-", linewidth=1.8 if k else 1.2)
     ax.set(xlabel="angle on the mandrel [degrees]", ylabel="time $t$ [s]", xlim=(0, 360), ylim=(0, t[-1]))
     ax.set_xticks(range(0, 361, 90))
     return fig

@@ -160,7 +160,7 @@ def test_problem_is_sound():
 @pytest.mark.slow
 def test_study_of_braiding(tmp_path):
     files = braiding.run(tmp_path, step=1e-2)
-    names = {f"figure_{i}.{kind}" for i in (1, 2) for kind in ("pdf", "png")}
+    names = {f"figure_{i}.{kind}" for i in (1, 2, 3) for kind in ("pdf", "png")}
     assert {file.name for file in files} == names | {"captions.txt", "table.txt"}
     assert "braiding" in studies.names() and "Assumed:" in (tmp_path / "captions.txt").read_text()
     data = archive.read(tmp_path / "data", "common_one")[0]
