@@ -114,7 +114,7 @@ class AbstractCapturing(AbstractIntegrator):
             smooth, log, fired, turn, _, _ = carry
             end, new, code = self._turned(model, state, turn, fired, t_next, p)
             fell = _fallen(state.guard, end.guard) & ~turn.active & (end.status == Status.OK)
-            depth = SLACK * (jnp.abs(state.guard) + jnp.abs(smooth.guard))
+            depth = SLACK * (jnp.abs(state.guard) + jnp.abs(smooth.guard)) + guards.ZERO
             contradicted = turn.active & fired & (end.guard < -depth)
             go = turn.active & ~jnp.any(contradicted)  # (3)
             stuck = jnp.any(contradicted & (state.guard < -depth))  # the step before has kept the old mode already
@@ -164,7 +164,7 @@ class AbstractCapturing(AbstractIntegrator):
         if not self.jumps:
             return arrived, record(before, landed, Lam, found), jnp.where(code == Status.LAW_VIOLATES, Status.OK, code)
         rate = guards.rates(model, landed, memory.a, memory.lam, p, clock=0.0)  # schedules do not lead back
-        back = jnp.any(fired & (rate < 0) & (arrived.guard + h * rate < 0))
+        back = jnp.any(fired & (rate < 0) & (arrived.guard + h * rate < -guards.ZERO))
         return (
             arrived,
             record(before, landed, Lam, found),
@@ -180,6 +180,6 @@ def _arrived(model, state: State, point: Point, memory, t_next, p) -> State:
 
 
 def _fallen(before, after):
-    """Guards below zero at the end of a step, or so near to it that round-off decides."""
+    """Guards below zero at the end of a step, or so near to it that round-off decides; not those that sit on it."""
     about = SLACK * jnp.maximum(before - after, 0.0)
-    return (after < 0) | ((after <= about) & (before > after))
+    return (after < -guards.ZERO) | ((after <= about) & (before > jnp.maximum(after, guards.ZERO)))

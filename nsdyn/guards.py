@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from nsdyn.model import Model, Point
 
 ROUND_OFF = 1e-13
+ZERO = 1e-15  # guards, of order one, that differ from zero by no more sit on it
 
 
 def _with(point: Point, q, v, t) -> Point:
@@ -29,7 +30,7 @@ def noise(model: Model, point: Point, lam, p):
     slopes = jax.jacrev if point.q.shape[0] > 8 * model.k else jax.jacfwd  # a long chain has no room for n x n
     columns = slopes(lambda x: model.guards(_with(point, *x), lam, p))(x)
     sizes = [jnp.sum(jnp.abs(c) * jnp.abs(y)[None], axis=range(1, c.ndim)) for c, y in zip(columns, x, strict=True)]
-    return ROUND_OFF * sum(sizes) + jnp.finfo(float).tiny
+    return ROUND_OFF * sum(sizes) + ZERO
 
 
 def by_force(model: Model, point: Point, lam, p):

@@ -116,7 +116,9 @@ def test_derivatives_are_those_without_redundancy(integrator):
 
 # One-sided contacts: a bar that falls on two feet, and on three in a line, of which one is too many.
 
-BAR = nsdyn.System(mass=lambda q, p: jnp.diag(jnp.array([1.0, 0.4])), force=lambda q, v, t, p: jnp.array([-9.81, 0.0]))
+BAR = nsdyn.System(
+    mass=lambda q, p: jnp.diag(jnp.array([1.0, 0.4])), force=lambda q, v, t, p: jnp.stack([-9.81, p["torque"] * t])
+)
 
 
 def two_feet(q, t, p):
@@ -127,8 +129,9 @@ def three_feet(q, t, p):
     return q[0] + jnp.sin(q[1]) * jnp.array([-1.0, 0.0, 1.0])
 
 
-def falls(gap, law, integrator):
-    problem = nsdyn.Problem("bar", BAR, nsdyn.Contact(gap), q0=[0.2, 0.0], v0=[0.0, 0.0], t_end=0.5)
+def falls(gap, law, integrator, height=0.2, torque=0.0):
+    params = {"torque": torque}
+    problem = nsdyn.Problem("bar", BAR, nsdyn.Contact(gap), q0=[height, 0.0], v0=[0.0, 0.0], t_end=0.5, params=params)
     return run(problem, integrator, law=law, step=1e-2, max_events=4)
 
 
@@ -151,6 +154,24 @@ def test_a_foot_too_many(e):
     assert np.abs(np.asarray(out.q)[once, 0] - flight[once]).max() < 1e-12 and np.abs(out.q[:, 1]).max() < 1e-12
     if e == 0.0:  # at rest, every foot carries a third
         assert np.abs(np.asarray(out.lam[-1]) + 9.81 / 3).max() < 1e-9 and np.all(np.asarray(out.mode[-1]) == 1)
+
+
+def test_the_bar_tips_over_its_outermost_foot():
+    """One foot opens while the others still hold its gap at zero, and the middle one where the bar really tips."""
+    out = falls(three_feet, laws.Restitution(0.0), RK4_EVENTS, height=0.0, torque=30.0)
+    assert int(out.status) == 0 and int(out.events.count) == 2
+    assert np.abs(out.events.t[:2] - np.array([6.54, 9.81]) / 30).max() < 1e-12
+    assert np.array_equal(out.events.mode_after[:2], [[1, 1, 0], [1, 0, 0]]) and out.q[-1, 1] > 0.01
+    gap = jax.vmap(lambda q: three_feet(q, 0.0, None))(out.q)
+    assert np.abs(gap[:, 0]).max() < 1e-12 and np.all(np.diff(np.asarray(gap[34:, 2])) > 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("integrator", [RK4_EVENTS, NSGA(), MoreauJean()], ids=["RK4", "NSGA", "Moreau-Jean"])
+def test_the_bar_tips_as_on_two_feet(integrator):
+    two, three = (falls(gap, laws.Restitution(0.0), integrator, 0.0, 30.0) for gap in (two_feet, three_feet))
+    assert int(two.status) == int(three.status) == 0 and two.q[-1, 1] > 0.01
+    assert np.abs(two.q - three.q).max() < 1e-12 and np.abs(two.v - three.v).max() < 1e-12
 
 
 @pytest.mark.slow
