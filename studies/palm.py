@@ -6,6 +6,7 @@ kinetic energy is multiplied by a ratio that depends on where between the gradie
 
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
@@ -29,6 +30,10 @@ CASES = {
         r"$E = \frac{1}{2}$, Euclidean metric",
     ),
 }
+ARC = 12  # pieces of an arc as it is drawn
+VIEW = np.array(
+    [[0.4104, 0.9119, -0.0], [-0.2406, 0.1083, 0.9646], [0.8796, -0.3958, 0.2639]]
+)  # to the right, up, to the eye
 EXCHANGES = tuple(name for name in CASES if name != "lock")
 
 CAPTIONS = """\
@@ -37,8 +42,9 @@ Palm of a metamorphic hand, a spherical five-bar linkage. A. Mueller names it as
 Assumed: no source prints numbers, so all are ours: arcs of 70, 40, 68, 112, 70 degrees, radius 0.05 m, 0.12 kg for 70 degrees
 of arc, no gravity. Step h = {step:g} s.
 
-Figure 1. The palm on the unit sphere, seen along x, at the start of the exchange (thin), at the exchange (thick) and at the end
-(dashed), for E = 1. Markers are the hinges.
+Figure 1. The palm on the unit sphere before, at and after the exchange of locks, for E = 1: base (grey), links 1 to 4 (blue,
+orange, green, pink), hinges (circles), the locked one (square), and the paths of the hinges that move (dotted). What is behind
+the sphere is pale.
 Figure 2. a) Rates of the four hinges through a lock of drive 1 at t = 0.1 s. b) Kinetic energy through the exchange of the
 locks of drives 1 and 2.
 """
@@ -99,18 +105,38 @@ def draw(folder: str | Path) -> list[Path]:
 
 
 def _poses(data: Dataset) -> Figure:
-    fig, (ax,) = style.figure((1, 1), style.COLUMN, 3.0)
-    p, turn = problems.get("metamorphic_palm").params, np.linspace(0, 2 * np.pi, 100)
-    ax.plot(np.cos(turn), np.sin(turn), color="0.8", linestyle="-", linewidth=0.6)
-    looks = ((0.8, "-"), (1.8, "-"), (1.2, style.DASHES[1]))
-    for k, (pose, (width, dash)) in enumerate(
-        zip((data.q.values[0], data.q_switch.values[0], data.q.values[-1]), looks, strict=True)
-    ):
-        line = np.asarray(outline(jnp.asarray(pose), p))[:, 1:]
-        ax.plot(*line.T, color=style.COLOURS[k], linestyle=dash, linewidth=width)
-        ax.plot(*line[::12].T, style.MARKERS[k], color=style.COLOURS[k])
-    ax.set(xlabel="$y$", ylabel="$z$", aspect="equal")
+    """The palm at instants before, at and after the exchange of locks."""
+    p, t, when = problems.get("metamorphic_palm").params, data.t.values, float(data.t_switch[0])
+    poses = np.insert(data.q.values, np.searchsorted(t, when), data.q_switch.values[0], axis=0)
+    lines = np.asarray(jax.vmap(lambda q: outline(q, p))(jnp.asarray(poses))) @ VIEW.T
+    rows = [*np.linspace(0, np.searchsorted(t, when), 3).astype(int), len(poses) - 1]
+    times = np.insert(t, np.searchsorted(t, when), when)[rows]
+    fig, axes = style.figure((1, len(rows)), style.DOUBLE, 2.1)
+    for ax, row, time in zip(axes, rows, times, strict=True):
+        _pose(ax, lines[: row + 1], locked=0 if time < when else 1)
+        ax.set_title(f"$t$ = {time:.2f} s" + (", exchange" if time == when else ""))
     return fig
+
+
+def _pose(ax, lines: np.ndarray, locked: int) -> None:
+    """The last of the poses, with the paths of its hinges; what is behind the sphere is pale."""
+    turn, line = np.linspace(0, 2 * np.pi, 100), lines[-1]
+    ax.plot(np.cos(turn), np.sin(turn), color="0.8", linestyle="-", linewidth=0.6)
+    for hinge in (2, 3):
+        ax.plot(*lines[:, ARC * hinge, :2].T, color=style.GREY, linestyle=style.DASHES[3], linewidth=0.8)
+    for link in range(5):
+        arc = line[ARC * link : ARC * (link + 1) + 1]
+        colour, width = (style.GREY, 2.6) if link == 4 else (style.COLOURS[link], 1.6)
+        front = np.where(arc[:, 2:] >= 0, arc[:, :2], np.nan)
+        for shown, alpha in ((arc[:, :2], 0.35), (front, 1.0)):
+            ax.plot(*shown.T, color=colour, linestyle="-", linewidth=width, alpha=alpha)
+    for hinge in range(5):
+        filled = "0.1" if hinge == locked else "white"
+        ax.plot(
+            *line[ARC * hinge, :2], "s" if hinge == locked else "o", color="0.1", markerfacecolor=filled, markersize=4
+        )
+    ax.set(aspect="equal", xlim=(-1.08, 1.08), ylim=(-1.08, 1.08))
+    ax.axis("off")
 
 
 def _jump(ax, data: Dataset, y, before, after, **look) -> None:
