@@ -6,6 +6,7 @@ Mode selection of one step from the point 0 to the point 1:
     take it again as a switching step: the constraints of the new mode, the impulse law between old and new         (2)
     if a guard that fired is below zero after that as well, keep (1): the switch comes a step later, or there is none
     at all, as where a track turns back by more than 90 degrees, and the run ends                                   (3)
+    A guard that is a force in the new mode says nothing of that: a contact that has closed may be about to lift.
 
 (1) stands for the look at the predictor that is usual; the converged step of the old mode is the better predictor, and it is
 there already when nothing switches. After a switching step methods with memory start anew in the new mode, except the classical
@@ -115,7 +116,9 @@ class AbstractCapturing(AbstractIntegrator):
             end, new, code = self._turned(model, state, turn, fired, t_next, p)
             fell = _fallen(state.guard, end.guard) & ~turn.active & (end.status == Status.OK)
             depth = SLACK * (jnp.abs(state.guard) + jnp.abs(smooth.guard)) + guards.ZERO
-            contradicted = turn.active & fired & (end.guard < -depth)
+            contradicted = (
+                turn.active & fired & (end.guard < -depth) & ~guards.by_force(model, end.point, end.memory.lam, p)
+            )
             go = turn.active & ~jnp.any(contradicted)  # (3)
             stuck = jnp.any(contradicted & (state.guard < -depth))  # the step before has kept the old mode already
             code = jnp.where(log.count >= log.capacity, Status.LOG_FULL, code)

@@ -34,7 +34,7 @@ def complement(J: Float[Array, "m n"], live: Bool[Array, " m"], allowed: Bool[Ar
         R, T, P, rows, columns = carry
         weight = jnp.abs(jax.lax.stop_gradient(R)) * (rows[:, None] & columns[None, :])
         flat = jnp.argmax(weight)
-        found = weight.reshape(-1)[flat] > DEPENDENT * size  # what is left of a dependent row is round-off
+        found = weight.reshape(-1)[flat] > DEPENDENT  # what is left of a dependent row is round-off
         r = jax.nn.one_hot(flat // n, m, dtype=J.dtype)
         c = jax.nn.one_hot(flat % n, n, dtype=J.dtype)
         column = R @ c
@@ -45,8 +45,9 @@ def complement(J: Float[Array, "m n"], live: Bool[Array, " m"], allowed: Bool[Ar
         return R_new, T_new, P + jnp.where(found, jnp.outer(r, c), 0.0), rows & (r == 0), columns & (c == 0)
 
     masked = jnp.where(live[:, None], J, 0.0)
-    size = jnp.max(jnp.abs(jax.lax.stop_gradient(masked)), initial=0.0)
-    carry = (masked, jnp.eye(m, dtype=J.dtype), jnp.zeros_like(masked), live, allowed)
+    size = jnp.max(jnp.abs(jax.lax.stop_gradient(masked)), axis=1, initial=0.0)
+    scale = 1.0 / jnp.where(size > 0, size, 1.0)  # rows of any length count alike
+    carry = (masked * scale[:, None], jnp.diag(scale), jnp.zeros_like(masked), live, allowed)
     R, T, P, _, _ = jax.lax.fori_loop(0, m, eliminate, carry)
     dependent = jnp.sum(P, axis=0) > 0
     F = (jnp.eye(n, dtype=J.dtype) - P.T @ R) * jnp.where(dependent, 0.0, 1.0)[None, :]

@@ -35,4 +35,6 @@ def noise(model: Model, point: Point, lam, p):
 
 def by_force(model: Model, point: Point, lam, p):
     """Which guards look at the multipliers."""
+    if not model.weighs:
+        return jnp.zeros(model.k, bool)
     return jnp.any(jax.jacfwd(lambda lam: model.guards(point, lam, p))(lam) != 0, axis=1)

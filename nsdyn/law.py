@@ -34,7 +34,9 @@ class Jump(NamedTuple):
 class Switch(NamedTuple):
     """The data of a switch with every default filled in; `kept` marks rows of G_after that were live before as well.
 
-    In a run q, t and p say where and when it happens and with which parameters; in plain use they are None.
+    In a run q, t and p say where and when it happens and with which parameters; in plain use they are None. A time step acts on
+    the velocity v that it would have at its end without an impulse; w is that at its beginning, with which bodies meet. Elsewhere
+    both are the same.
     """
 
     M: Float[Array, "n n"]
@@ -47,6 +49,7 @@ class Switch(NamedTuple):
     U: Float[Array, " n"]
     G_before: Float[Array, "k n"]
     live_before: Bool[Array, " k"]
+    w: Float[Array, " n"]
     q: Any = None
     t: Any = None
     p: Any = None
@@ -54,7 +57,7 @@ class Switch(NamedTuple):
     @classmethod
     def of(
         cls, M, G_before, G_after, v_before, gt_after=None, U=None, on_before=None, on_after=None, solve=None,
-        q=None, t=None, p=None,
+        q=None, t=None, p=None, w=None,
     ) -> "Switch":  # fmt: skip
         """The switch that the arguments of `AbstractLaw.jump` describe, checked for shapes."""
         M, v = jnp.asarray(M, float), jnp.asarray(v_before, float)
@@ -70,7 +73,8 @@ class Switch(NamedTuple):
                 raise ProblemError(f"jump({name}=...): expected shape ({size},), found {value.shape}")
         apply = linalg.factor(M) if solve is None else solve
         kept = persistent(old, G, on, live)
-        return cls(M, apply, G, live, kept, v, jnp.where(live, gt, 0.0), force, old, on, q, t, p)
+        w = v if w is None else w
+        return cls(M, apply, G, live, kept, v, jnp.where(live, gt, 0.0), force, old, on, w, q, t, p)
 
 
 class AbstractLaw(eqx.Module):
@@ -125,7 +129,7 @@ def _compiled(law, arguments):
 def _least(law, switch):
     """Objection and answer, where directions depend on each other with the impulses of least norm."""
     code, jump = law.answer(switch)
-    return code, jump._replace(Lam=linalg.shortest(jump.direction, jump.Lam))
+    return code, jump._replace(Lam=linalg.shortest(switch.solve, jump.direction, jump.Lam))
 
 
 def _vector_size(name, v):

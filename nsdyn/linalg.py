@@ -14,7 +14,7 @@ so a dead row is an identity row of S, and this is the only place where that hap
 
 A row that depends on the rows before it leaves a pivot of S that is zero to round-off; its multiplier is set to zero. x is
 then still the unique solution as long as the rows are consistent. Where multipliers are shown, `shortest` takes their part in the
-null space of G^T away: with K = G G^T, the generalised inverse K^- of the same pivoting and N = 1 - K^- K, of which only the
+null space of G^T away: with K = G M^-1 G^T, the generalised inverse K^- of the same pivoting and N = 1 - K^- K, of which only the
 columns of dependent rows are not zero,
 
     lam - N (N^T N)^-1 N^T lam                                                     (5)
@@ -199,12 +199,13 @@ def _small_kkt(solve: Unrolled, G, live, b, c):
     return jnp.stack(x), jnp.stack(lam)
 
 
-def shortest(G: Float[Array, "m n"], lam: Float[Array, " m"]) -> Float[Array, " m"]:
-    """The multipliers of least norm with the same G^T lam; those of independent rows stay as they are."""
+def shortest(solve: Callable, G: Float[Array, "m n"], lam: Float[Array, " m"]) -> Float[Array, " m"]:
+    """The multipliers of least norm with the same G^T lam; those of independent rows stay as they are. `solve` applies M^-1: in
+    its metric, and no other, it does not depend on units which rows are dependent."""
     m = G.shape[0]
     if m < 2:
         return lam
-    K = matmul(G, G.T)
+    K = matmul(G, solve(G.T))
     N = jnp.eye(m) - factor(K, semidefinite=True)(K)
     dependent = jnp.diagonal(N) > 0.5  # 1 up to round-off, or 0
     N = jnp.where(dependent[None, :], N, 0.0)

@@ -149,7 +149,7 @@ class Model(eqx.Module):
         if self.weighs and self.m > 1 and self.may_depend:
             G = self.jacobian(point.q, point.v, point.t, p, point.mode, point.held)
             live = self.live(point.q, point.t, p, point.mode)
-            lam = linalg.shortest(jnp.where(live[:, None], G, 0.0), lam)
+            lam = linalg.shortest(self.system.solver(point.q, p), jnp.where(live[:, None], G, 0.0), lam)
         shares = _split(lam, self.heights)
         each = zip(self._each(point.mode, point.held), shares, strict=True)
         return _concatenate([c.guards(point.q, point.v, part, point.t, p, k, x) for (c, k, x), part in each])

@@ -132,20 +132,23 @@ def _shortest(model, rows, grid, p):
     def one(t, row):
         G = model.jacobian(row.q, row.v, t, p, row.mode, row.held)
         live = model.live(row.q, t, p, row.mode)
-        return linalg.shortest(jnp.where(live[:, None], G, 0.0), row.lam)
+        return linalg.shortest(model.system.solver(row.q, p), jnp.where(live[:, None], G, 0.0), row.lam)
 
     return jax.vmap(one)(jnp.asarray(grid.rows()), rows)
 
 
-def _shortest_impulses(model, log: Log) -> Record:
+def _shortest_impulses(model, log: Log, q0, p) -> Record:
     """The records, with the impulses of least norm where directions depend on each other."""
     records = log.records
-    if not model.may_depend or log.capacity == 0:
+    if not model.may_depend or log.capacity == 0 or records.Lam.shape[1] < 2:
         return records
-    used = jnp.arange(log.capacity) < log.count  # the rest is NaN, which derivatives must not see
-    directions = jnp.where(used[:, None, None], records.direction, 0.0)
-    impulses = jax.vmap(linalg.shortest)(directions, jnp.where(used[:, None], records.Lam, 0.0))
-    return eqx.tree_at(lambda x: x.Lam, records, jnp.where(used[:, None], impulses, records.Lam))
+
+    def one(used, record):  # what is not used is NaN, which derivatives must not see
+        q, D, Lam = (jnp.where(used, x, y) for x, y in ((record.q, q0), (record.direction, 0.0), (record.Lam, 0.0)))
+        return jnp.where(used, linalg.shortest(model.system.solver(q, p), D, Lam), record.Lam)
+
+    impulses = jax.vmap(one)(jnp.arange(log.capacity) < log.count, records)
+    return eqx.tree_at(lambda x: x.Lam, records, impulses)
 
 
 def _collect(model, state, log, rows, grid, p) -> Rollout:
@@ -164,7 +167,7 @@ def _collect(model, state, log, rows, grid, p) -> Rollout:
         lam=lam,
         mode=rows.mode,
         energy=jax.vmap(lambda q, v: model.system.energy(q, v, p))(q, v),
-        events=Events(_shortest_impulses(model, log), log.count),
+        events=Events(_shortest_impulses(model, log, rows.q[0], p), log.count),
         status=state.status,
         t_stop=jnp.where(ok, grid.t_end, jnp.minimum(state.t_stop, lost)),
         mode_stop=jnp.where(ok, state.point.mode, state.mode_stop),

@@ -42,7 +42,7 @@ def impulse(model: Model, before: Point, here: Reaction, v, law: AbstractLaw, p)
     system = model.system
     M = system.mass(q, p)
     kinetic = (lambda v: system.kinetic(q, v, p)) if system.momentum else (lambda v: 0.5 * jnp.sum(v * (M @ v)))
-    switch = Switch.of(M, G_before, here.G, v, gt, None, on_before, here.live, here.solve, q, t, p)
+    switch = Switch.of(M, G_before, here.G, v, gt, None, on_before, here.live, here.solve, q, t, p, before.v)
     objection, jump = law.answer(switch)
     # A row that stays but is driven at another speed is as good as new.
     size = jnp.abs(here.G) @ jnp.abs(v)

@@ -203,7 +203,8 @@ def _ideal(L, after: Subspace, v, gt, U):
     """The velocity after an ideal transition: that of `PostSwitchGradient`."""
     free = v + scipy.linalg.cho_solve((L, True), U)
     H = scipy.linalg.solve_triangular(L, after.G.T, lower=True).T
-    driven = np.linalg.lstsq(H, -gt, rcond=RANK)[0] if np.any(gt) else np.zeros(len(v))
+    length = _lengths(H)
+    driven = np.linalg.lstsq(H / length[:, None], -gt / length, rcond=RANK)[0] if np.any(gt) else np.zeros(len(v))
     return free - after.P @ free + scipy.linalg.solve_triangular(L.T, driven)
 
 
@@ -211,7 +212,7 @@ def _non_ideal(L, after: Subspace, push, B):
     """f_N and beta of (7)."""
     B_a, push_a = B - B @ after.P, push - after.P.T @ push
     scaled = lambda f: scipy.linalg.solve_triangular(L, f, lower=True)  # the metric M^-1
-    beta = np.linalg.lstsq(scaled(B_a.T), scaled(push_a), rcond=RANK)[0] if len(B) else np.zeros(0)
+    beta = _least(scaled(B_a.T), scaled(push_a), _lengths(scaled(B.T).T)) if len(B) else np.zeros(0)
     return push_a + after.P.T @ (B.T @ beta), beta
 
 
@@ -220,7 +221,20 @@ def _impulses(L, after: Subspace, f):
     if not len(after.G):
         return np.zeros(0)
     scaled = scipy.linalg.solve_triangular(L, np.column_stack([after.G.T, f]), lower=True)
-    return np.linalg.lstsq(scaled[:, :-1], scaled[:, -1], rcond=RANK)[0]
+    return _least(scaled[:, :-1], scaled[:, -1], _lengths(scaled[:, :-1].T))
+
+
+def _lengths(rows):
+    """The lengths of rows, 1 for those that vanish."""
+    found = np.linalg.norm(rows, axis=1)
+    return np.where(found > 0, found, 1.0)
+
+
+def _least(A, b, length):
+    """x of least norm with A x = b, the rank of A being judged with columns measured by these lengths."""
+    U, s, _ = np.linalg.svd(A / length, full_matrices=False)
+    U = U[:, s > RANK * s.max(initial=0.0)]  # the columns lie in the span of these
+    return np.linalg.lstsq(U.T @ A, U.T @ b, rcond=None)[0]
 
 
 def _stationary(L, before: Subspace, after: Subspace):

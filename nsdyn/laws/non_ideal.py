@@ -24,7 +24,7 @@ motion, and with T_0 the kinetic energy of v_0
 
     T+ - T_0 = (w_0 + w)^T beta / 2 = -kappa |beta|^2 - beta^T A beta / 2 <= 0                         (5)
 
-T_0 <= T- where neither U nor g_t acts: energy is never gained. For one direction (4) is beta = -x w_0 / A, and
+(5) holds where g_t = 0, and T_0 <= T- if U = 0 as well: energy is never gained. For one direction (4) is beta = -x w_0 / A, and
 
     x = min(1, mu |Lam_0| A / (|w_0| (1 + mu c))),   c = sign(w_0) n^T C                                (6)
 

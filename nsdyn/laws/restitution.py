@@ -1,21 +1,39 @@
 """Newton's restitution, bilateral:
 
-    M (v+ - v-) + G+^T Lam = U,    G v+ + g_t = -e (G v- + g_t) on new rows, = 0 on persistent ones    (1)
+    M (v+ - v-) + G+^T Lam = U,    G v+ + g_t = -e (G w + g_t) on new rows, = 0 on persistent ones     (1)
 
-whatever the sign of the approach; one-sidedness belongs to `Contact`. e = 0 is `PostSwitchGradient`.
+whatever the sign of the approach; one-sidedness belongs to `Contact`. e = 0 is `PostSwitchGradient`. w = v-, but in a time step
+that captures the impact w is the velocity at its beginning, as in Moreau's scheme: with v-, to which a whole step of gravity has
+been added, a ball would hop for ever.
 """
 
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from nsdyn import linalg
+from nsdyn.errors import ProblemError
 from nsdyn.law import AbstractLaw, Jump, Switch
 
 
+def _coefficient(e):
+    try:
+        number = jnp.asarray(e, float)
+        right = isinstance(number, jax.core.Tracer) or bool(
+            np.all((np.asarray(number) >= 0) & (np.asarray(number) <= 1))
+        )
+    except (TypeError, ValueError):
+        right = False
+    if not right:
+        raise ProblemError(f"Restitution(e=...): expected a number between 0 (plastic) and 1 (elastic), found {e!r}")
+    return number
+
+
 class Restitution(AbstractLaw):
-    e: Any = eqx.field(converter=lambda x: jnp.asarray(x, float))
+    e: Any = eqx.field(converter=_coefficient)
 
     @property
     def closes(self):
@@ -23,6 +41,7 @@ class Restitution(AbstractLaw):
 
     def decide(self, switch: Switch) -> Jump:
         approach = linalg.matvec(switch.G, switch.v) + switch.gt
-        change = -(1.0 + jnp.where(switch.kept, 0.0, self.e)) * approach
+        meeting = linalg.matvec(switch.G, switch.w) + switch.gt
+        change = -(approach + jnp.where(switch.kept, 0.0, self.e) * meeting)
         step, Lam = linalg.masked_kkt(switch.solve, switch.G, switch.live, switch.U, change, refinements=1)  # (1)
         return Jump(switch.v + step, Lam, switch.G)
