@@ -99,7 +99,7 @@ def ball_mass(q, p):
 
 
 def ball_force(q, v, t, p):
-    return -jnp.array([9.81])
+    return -jnp.stack([p["g"]])
 
 
 def floor_gap(q, t, p):
@@ -111,7 +111,7 @@ BALL = nsdyn.System(mass=ball_mass, force=ball_force)
 
 def ball(rest_speed=1e-3, t_end=5.0):
     contact = nsdyn.Contact(floor_gap, rest_speed=rest_speed)
-    return nsdyn.Problem("ball", BALL, contact, q0=[1.0], v0=[0.0], t_end=t_end)
+    return nsdyn.Problem("ball", BALL, contact, q0=[1.0], v0=[0.0], t_end=t_end, params={"g": 9.81})
 
 
 class Either(laws.AbstractLaw):

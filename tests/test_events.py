@@ -79,6 +79,16 @@ def test_starts_on_the_floor(start, count):
     assert int(out.status) == 0 and int(out.events.count) == count and abs(float(out.q[-1, 0])) < 1e-15
 
 
+@pytest.mark.parametrize("pull", np.linspace(0.1, 3.0, 7))
+def test_a_contact_that_is_pulled_open_lifts_at_once(pull):
+    """Closed without a bounce, opened in the same instant: the ball starts anew from rest."""
+    out = run(ball(), RK4, step=1e-2, law=laws.Restitution(0.0), params={"g": -pull}, q0=[0.1], v0=[-1.0])
+    touches = (1 - np.sqrt(1 - 0.2 * pull)) / pull
+    assert int(out.status) == 0 and int(out.events.count) == 2
+    assert np.abs(out.events.t[:2] - touches).max() < 1e-12
+    assert abs(float(out.q[-1, 0]) - pull * (5.0 - touches) ** 2 / 2) < 1e-11
+
+
 def test_endless_bouncing_is_a_status():
     endless = ball(rest_speed=0.0)
     out = run(endless, RK4, step=1e-2, law=laws.Restitution(0.5))
@@ -154,7 +164,7 @@ def rising_floor(q, t, p):
 def test_a_moving_floor_throws_and_catches():
     """A rheonomic contact: resting on it until it falls away faster than gravity would need."""
     contact = nsdyn.Contact(lambda q, t, p: rising_floor(q, t, p))
-    problem = nsdyn.Problem("floor", BALL, contact, q0=[0.0], v0=[0.3], t_end=2.0)
+    problem = nsdyn.Problem("floor", BALL, contact, q0=[0.0], v0=[0.3], t_end=2.0, params={"g": 9.81})
     out = run(problem, RK4, step=1e-2, law=laws.PostSwitchGradient())
     assert int(out.status) == 0 and int(out.events.count) == 0  # 0.9 m/s^2 < g: never leaves
     assert np.abs(np.asarray(out.q[:, 0]) - 0.1 * np.sin(3 * np.asarray(out.t))).max() < 1e-12

@@ -1,5 +1,7 @@
 """Impulse laws against each other and against what every law must satisfy."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -182,3 +184,35 @@ def test_wrong_shapes_are_named(arguments, found):
 def test_unknown_form():
     with pytest.raises(nsdyn.ProblemError, match=r"form=.*reduced"):
         laws.MuellerTransition("reduced")
+
+
+@pytest.mark.parametrize("e", [1.5, -0.5, float("nan"), "a", None])
+def test_restitution_outside_its_range(e):
+    with pytest.raises(
+        nsdyn.ProblemError, match=re.escape("Restitution(e=...): expected a number between 0 (plastic) and 1")
+    ):
+        laws.Restitution(e)
+
+
+@pytest.mark.parametrize("lengths", [(1e6, 1e-6, 1.0), (1e-6, 1e6, 1e-6)])
+def test_lengths_of_rows_do_not_count(lengths):
+    """The same constraints in other units: the same velocities, impulses in those units."""
+    rng, scale = np.random.default_rng(4), np.array(lengths)
+    A, G, v = rng.normal(size=(5, 5)), rng.normal(size=(3, 5)), rng.normal(size=5)
+    M, old = A @ A.T + np.eye(5), G[:2]
+    v = v - np.linalg.solve(M, old.T) @ np.linalg.solve(old @ np.linalg.solve(M, old.T), old @ v)
+    for form in ("lagrange", "redundant", "minimal"):
+        jumps = [
+            laws.MuellerTransition(form).jump(M, x, x, v, on_before=[True, True, False])
+            for x in (G, scale[:, None] * G)
+        ]
+        assert np.abs(jumps[0].v_after - jumps[1].v_after).max() < 1e-12
+        assert np.abs(jumps[0].Lam - scale * jumps[1].Lam).max() < 1e-11
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-5, 3e-7, 1e-9])
+def test_units_of_coordinates_do_not_count(unit):
+    """Two rows that only the second coordinate tells apart, whatever it is measured in."""
+    M, G = np.diag([1.0, unit**2]), [[1.0, 0.0], [1.0, unit]]
+    jump = laws.PostSwitchGradient().jump(M, np.zeros((0, 2)), G, [1.0, 1.0 / unit])
+    assert np.abs(jump.Lam - np.array([0.0, 1.0])).max() < 1e-9

@@ -127,6 +127,19 @@ def test_dependent_rows_change_nothing(seed):
     assert np.allclose(two.Lam, least, atol=1e-7 * np.abs(least).max())
 
 
+def test_lengths_of_rows_do_not_count():
+    rows = np.diag([1e6, 1e-6])
+    report = nsdyn.transition_report(np.eye(2), np.zeros((0, 2)), rows, [1.0, 2.0], gt_after=[0.0, 1e-6])
+    assert np.allclose(report.v_after, [0.0, -1.0], rtol=0, atol=1e-12) and np.allclose(
+        report.Lam, [1e-6, 3e6], rtol=1e-9
+    )
+    tangents = [[1e5, 0.0, 0.0], [0.0, 1e-5, 0.0]]
+    slowed = nsdyn.transition_report(
+        np.eye(3), np.zeros((0, 3)), [[0.0, 0.0, 1.0]], [1.0, 1.0, 1.0], v_after=[0.5, 0.0, 0.0], tangents=tangents
+    )
+    assert np.allclose(slowed.beta, [-5e-6, -1e5], rtol=1e-9)
+
+
 def test_masks_and_moving_constraints():
     M, before, after, v = mechanism(1, 5, 1, 3)
     on, gt = np.array([True, False, True]), np.array([0.5, 7.0, -1.0])
