@@ -98,11 +98,19 @@ def returned(argument: str, function, *args, name=None):
     except ProblemError:
         raise
     except Exception as error:
-        hint = next((text for kind, text in HINTS if isinstance(error, kind)), "")
+        hint = next((text for kind, text in HINTS if isinstance(error, kind)), _about_params(error, args))
         first = (str(error).strip().splitlines() or [""])[0]
         raise ProblemError(
             f"{argument}: the function {name or label(function)} raised {type(error).__name__}: {first}{hint}"
         ) from error
+
+
+def _about_params(error, args) -> str:
+    """Whether a name is missing in the parameters, the last argument but for a mode and what is held."""
+    if isinstance(error, KeyError):
+        names = next((list(x) for x in reversed(args) if isinstance(x, dict)), None)
+        return "" if names is None else f"; params has the names {names}"
+    return "; params is None" if isinstance(error, TypeError) and any(x is None for x in args) else ""
 
 
 def _array(argument, function, *args, name=None):
@@ -136,6 +144,10 @@ def vector(argument, function, *args, name=None) -> int:
         raise ProblemError(
             f"{argument}: the function {name or label(function)} returned shape {out.shape}, expected a vector (m,), "
             "one entry for each row"
+        )
+    if not jnp.issubdtype(out.dtype, jnp.integer) and not jnp.issubdtype(out.dtype, jnp.floating):
+        raise ProblemError(
+            f"{argument}: the function {name or label(function)} returned values of type {out.dtype}, expected real numbers"
         )
     return out.shape[0] if out.shape else 1
 

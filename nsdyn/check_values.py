@@ -221,6 +221,7 @@ def rows_at_start(report, model: Model, point: Point, p, s: Sample, names):
     _hold(report, "v0", s.psi, live, model, point, p, s, names)
     null = left_null(s.G[live], s.M)
     if null.shape[1]:
+        _keep_together(model, point, p, s, live, null, names)
         rows = live[np.max(np.abs(null), axis=1) > 1e-6]
         involved = _listed(names, rows) + (" depend on each other" if len(rows) > 1 else " has no gradient")
         rank = f"rank {len(live) - null.shape[1]} for {len(live)} rows"
@@ -233,6 +234,25 @@ def rows_at_start(report, model: Model, point: Point, p, s: Sample, names):
         )
     elif len(live):
         report.add("rows independent", f"rank {len(live)} for {len(live)} rows")
+
+
+@eqx.filter_jit
+def _gamma(model: Model, point: Point, p):
+    return model.gamma(point.q, point.v, point.t, p, point.mode, point.held)
+
+
+def _keep_together(model, point, p, s: Sample, live, null, names):
+    """Dependent rows that hold now must also ask for the same acceleration, w^T gamma = 0."""
+    gamma = np.asarray(_gamma(model, point, p))[live]
+    relative = gamma / row_norms(s.G[live])
+    clash = null @ (null.T @ relative)
+    if np.max(np.abs(clash)) > CONSISTENT * max(1.0, np.max(np.abs(relative))):
+        guilty = live[np.abs(clash) > 1e-6 * np.max(np.abs(clash))]
+        raise ProblemError(
+            f"Problem(constraint=...): expected rows that can hold together, found that {_listed(names, guilty)} contradict "
+            "each other from t0 on: they hold at q0 and v0 with dependent gradients, but their second derivatives differ. "
+            "Remove one of them, or start off the singular position"
+        )
 
 
 def _hold(report, argument, residual, rows, model, point, p, s, names):

@@ -4,7 +4,7 @@ Exit codes: 0 all went well, 1 a run stopped early, 2 the input was wrong. Messa
 import is imported inside the commands, so that help comes at once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,6 +51,7 @@ Ranges = Annotated[list[str], typer.Option("--vary", metavar="NAME=LOW:HIGH:N", 
 Studies = Annotated[list[str], typer.Argument(metavar="[STUDY]...", help="Names from `nsdyn list`; none: all.")]
 Step = Annotated[float, typer.Option(help="Step size.")]
 EndTime = Annotated[float | None, typer.Option(help="End time, if not the problem's own.")]
+PLOTS = (".png", ".pdf", ".svg")
 OutFile = Annotated[Path | None, typer.Option(help="Write the results to this netCDF file.")]
 
 
@@ -101,6 +102,8 @@ def run(
 
         use_cache()
         chosen, method, rule = _problem(problem, settings), _integrator(integrator, formulation), _law(law)
+        _require_target("--out", out, ())
+        _require_target("--plot", plot, PLOTS)
         with busy("compiling and running"):
             trajectory = nsdyn.simulate(chosen, method, step=step, law=rule, t_end=t_end, save_every=save_every)
         if events:
@@ -111,7 +114,7 @@ def run(
             trajectory.save(out)
             print(f"wrote {out}")
         if plot is not None:
-            _draw(trajectory, plot)
+            trajectory.plot().savefig(plot)
             print(f"wrote {plot}")
 
 
@@ -246,11 +249,12 @@ def _list_pairs() -> None:
     show_pairs("laws and kinds of switches: constraints are exchanged or added, a contact closes", pairs.switches())
 
 
-def _draw(trajectory: Any, path: Path) -> None:
-    try:
-        trajectory.plot().savefig(path)
-    except ValueError as error:  # a suffix that matplotlib cannot write
-        raise FileError(f"--plot {path}: {error}") from error
+def _require_target(option: str, path: Path | None, suffixes: Collection[str]) -> None:
+    """A file that cannot be written is told before the run, not after it."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise FileError(f"{option} {path}: expected a folder that exists, found no {path.parent}")
+    if path is not None and suffixes and path.suffix.lower() not in suffixes:
+        raise FileError(f"{option} {path}: expected a name that ends in {', '.join(suffixes)}, found {path.suffix!r}")
 
 
 # What the words on the command line mean

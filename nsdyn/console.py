@@ -36,20 +36,21 @@ def show_table(
     rows: Iterable[tuple],
     numbers: bool | Collection[int] = False,
     width: int = PIPED_WIDTH,
+    whole: bool = False,
 ) -> None:
     """An aligned table on stdout; all columns to the right if they are `numbers`, or those with these indices.
-    `width` is that of a table which does not go to a terminal."""
+    `width` is that of a table which does not go to a terminal; one that is `whole` keeps its columns also on a narrow one."""
     right = range(len(columns)) if numbers is True else numbers or ()
     table = Table(box=None, header_style="dim", pad_edge=False)
     for i, column in enumerate(columns):
-        fixed = i == 0 or i in right
+        fixed = whole or i == 0 or i in right
         table.add_column(escape(column), no_wrap=fixed, overflow="fold", justify="right" if i in right else "left")
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
     console = Console()
-    console = console if console.is_terminal else Console(width=width)
+    console = console if console.is_terminal and not whole else Console(width=width)
     console.print(title, style="bold", highlight=False, markup=False)
-    console.print(table)
+    console.print(table, soft_wrap=whole)
     console.print()
 
 
@@ -112,7 +113,7 @@ def show_pairs(title: str, table: Any) -> None:
     """A table that is written for markdown, without its marks."""
     plain = lambda cells: tuple(cell.replace("`", "") for cell in cells)
     head = tuple(cell.replace("(", "\n(") for cell in plain(table.head))
-    show_table(title, head, map(plain, table.rows))
+    show_table(title, head, map(plain, table.rows), width=WIDE, whole=True)
     for i, note in enumerate(table.notes, 1):
         print(f"({i}) {note}")
     print("\n" * bool(table.notes), end="")

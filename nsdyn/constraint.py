@@ -10,6 +10,7 @@ mode. Rows not `live` in a mode are padding. The arguments are the same everywhe
 parameters p, mode, held.
 """
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Callable
 
@@ -27,7 +28,8 @@ def require_function(owner: str, name: str, function, count: int, signature: str
     if not callable(function):
         raise ProblemError(f"{owner}({name}=...): expected a function {signature}, found {function!r}")
     if not takes(function, count):
-        raise ProblemError(f"{owner}({name}=...): expected a function {signature}, which {function!r} is not")
+        found = f"{label(function)}{inspect.signature(function)}"
+        raise ProblemError(f"{owner}({name}=...): expected a function {signature}, found {found}")
 
 
 def label(function) -> str:

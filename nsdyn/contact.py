@@ -14,11 +14,15 @@ import jax
 import jax.numpy as jnp
 
 from nsdyn.constraint import AbstractConstraint, label, require_function
+from nsdyn.errors import ProblemError
 
 TOUCHING = 1e-9
 
 
 class Contact(AbstractConstraint):
+    """gap(q, t, p) -> scalar or (m,): distances, positive where open; a contact that leaves an impact with a gap rate of at most
+    `rest_speed` stays closed. Velocities at impacts come from the law of the run: Restitution(e), or a plastic one."""
+
     gap: Callable = eqx.field(static=True)
     rest_speed: Any
 
@@ -26,6 +30,8 @@ class Contact(AbstractConstraint):
         require_function("Contact", "gap", gap, 3, "gap(q, t, p) -> (m,)")
         self.gap = gap
         self.rest_speed = jnp.asarray(rest_speed, float)
+        if not isinstance(self.rest_speed, jax.core.Tracer) and not self.rest_speed >= 0:
+            raise ProblemError(f"Contact(rest_speed=...): expected a number >= 0, found {rest_speed!r}")
 
     @property
     def settles(self):

@@ -21,6 +21,7 @@ from nsdyn.errors import ProblemError
 from nsdyn.status import MESSAGES, Status
 
 SAME_ROW = 1e-12
+CONTRADICTS = 1e-6
 
 
 class Jump(NamedTuple):
@@ -112,6 +113,7 @@ class AbstractLaw(eqx.Module):
         """
         arguments = (M, G_before, G_after, v_before, gt_after, U, on_before, on_after)
         if solve is None and not any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((self, arguments))):
+            _require_solvable(M, G_after, gt_after, on_after)
             code, jump = _compiled(self, [None if x is None else np.asarray(x) for x in arguments])
         else:
             code, jump = _least(self, Switch.of(*arguments, solve))
@@ -130,6 +132,28 @@ def _least(law, switch):
     """Objection and answer, where directions depend on each other with the impulses of least norm."""
     code, jump = law.answer(switch)
     return code, jump._replace(Lam=linalg.shortest(switch.solve, jump.direction, jump.Lam))
+
+
+def _require_solvable(M, G_after, gt_after, on_after):
+    """G+ v+ = -g_t+ must have a solution; the wrong shapes are told later."""
+    G, gt = np.asarray(G_after, float), None if gt_after is None else np.asarray(gt_after, float)
+    if gt is None or G.ndim != 2 or gt.shape != G.shape[:1] or np.shape(M) != (G.shape[1],) * 2 or not np.any(gt):
+        return
+    live = np.ones(len(G), bool) if on_after is None else np.asarray(on_after, bool)
+    rows = np.linalg.solve(
+        np.linalg.cholesky(np.asarray(M, float)), G[live].T
+    ).T  # in the mass metric, and of unit length
+    length = np.linalg.norm(rows, axis=1)
+    length = np.where(length > 0, length, 1.0)
+    U, s, _ = np.linalg.svd(rows / length[:, None])
+    null, size = U[:, np.sum(s > CONTRADICTS) :], gt[live] / length
+    clash = null @ (null.T @ size)
+    if np.max(np.abs(clash), initial=0.0) > CONTRADICTS * np.max(np.abs(size)):
+        which = np.flatnonzero(live)[np.abs(clash) > CONTRADICTS * np.max(np.abs(clash))].tolist()
+        raise ProblemError(
+            f"jump(G_after=..., gt_after=...): expected rows that can hold together, found that the rows {which} contradict each "
+            "other: they depend on each other, but their rates gt_after do not"
+        )
 
 
 def _vector_size(name, v):

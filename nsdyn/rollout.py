@@ -11,7 +11,7 @@ from jaxtyping import Array
 from nsdyn import linalg
 from nsdyn.errors import ProblemError
 from nsdyn.integrator import AbstractIntegrator, AbstractSmoothMethod
-from nsdyn.law import AbstractLaw, Switch
+from nsdyn.law import AbstractLaw, Jump, Switch
 from nsdyn.laws.post_switch import PostSwitchGradient
 from nsdyn.log import Log, Record
 from nsdyn.march import Grid, march
@@ -67,8 +67,9 @@ def rollout(
     """Simulate, purely. `step`, `t_end`, `save_every` and `max_events` are static."""
     grid, law = settings(problem, integrator, step, law, t_end, save_every, max_events)
     p = problem.params if params is None else as_arrays(params)
-    q = problem.q0 if q0 is None else jnp.asarray(q0, float)
-    v = problem.v0 if v0 is None else jnp.asarray(v0, float)
+    if isinstance(p, dict) and isinstance(problem.params, dict):
+        check_names(problem.params, p)
+    q, v = _state("q0", q0, problem.q0), _state("v0", v0, problem.v0)
     t = jnp.asarray(grid.t0, float)
     model = Model.of(problem.system, problem.constraint, q, v, t, p)
     state = integrator.start(model, model.start(q, v, t, p), jnp.asarray(grid.step), p)
@@ -76,6 +77,25 @@ def rollout(
 
     (state, log), rows = march(integrator, model, state, log, grid, law, p)
     return _collect(model, state, log, rows, grid, p)
+
+
+def _state(name: str, value, own):
+    if value is None:
+        return own
+    state = jnp.asarray(value, float)
+    if own is not None and state.shape != own.shape:
+        raise ProblemError(f"{name}: expected shape {own.shape} as in the problem, found {state.shape}")
+    return state
+
+
+def check_names(own: dict, given: dict):
+    missing, unknown = [key for key in own if key not in given], [key for key in given if key not in own]
+    if missing or unknown:
+        found = [f"no {key!r}" for key in missing] + [f"an unknown {key!r}" for key in unknown]
+        raise ProblemError(
+            f"params: expected the names {list(own)}, found {' and '.join(found)}. "
+            "To change one value: params={**problem.params, name: value}"
+        )
 
 
 def settings(problem, integrator, step, law, t_end, save_every, max_events) -> tuple[Grid, AbstractLaw]:
@@ -118,7 +138,10 @@ def _empty_log(model, state, law, capacity, p) -> Log:
         identity = lambda b: b
         return law.decide(Switch.of(jnp.eye(n), G, G, v, None, None, on, on, identity, point.q, point.t, p))
 
-    _, Lam, direction = jax.eval_shape(jump, point.v)
+    found = jax.eval_shape(jump, point.v)
+    if not isinstance(found, Jump):
+        raise ProblemError(f"{type(law).__name__}.decide: expected a Jump(v_after, Lam, direction), found {found}")
+    _, Lam, direction = found
     energy = point.t
     record = Record(point.t, point.mode, point.mode, point.q, point.v, point.v, Lam, direction, energy, energy)
     return Log.empty(record, capacity if model.k else 0)

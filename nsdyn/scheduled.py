@@ -17,6 +17,10 @@ from nsdyn.errors import ProblemError
 
 
 class Scheduled(AbstractConstraint):
+    """Stage k of `stages` (None, a function g(q, t, p) -> scalar or (m,), lock(...), or a tuple of these) holds from times[k - 1]
+    on. `times` are numbers, or a function times(p) of the parameters. Capturing schemes switch at the end of the step in which a
+    time lies."""
+
     times: Any
     times_of: Callable | None = eqx.field(static=True)
     blocks: Blocks

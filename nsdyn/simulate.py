@@ -12,7 +12,7 @@ from nsdyn.integrator import AbstractIntegrator
 from nsdyn.law import AbstractLaw
 from nsdyn.march import Grid
 from nsdyn.problem import Problem, as_arrays
-from nsdyn.rollout import MAX_EVENTS, Rollout, rollout, settings
+from nsdyn.rollout import MAX_EVENTS, Rollout, check_names, rollout, settings
 from nsdyn.singular import warn_if_singular
 from nsdyn.status import MESSAGES, Status
 from nsdyn.trajectory import EventTable, Trajectory, plain, settings_text
@@ -91,16 +91,6 @@ def _params(problem: Problem, params):
     if structure(own) == structure(given):
         return jax.tree.map(lambda x, like: cast(x, like if eqx.is_array(like) else None), given, own)
     return jax.tree.map(cast, given)
-
-
-def check_names(own: dict, given: dict):
-    missing, unknown = [key for key in own if key not in given], [key for key in given if key not in own]
-    if missing or unknown:
-        found = [f"no {key!r}" for key in missing] + [f"an unknown {key!r}" for key in unknown]
-        raise ProblemError(
-            f"params: expected the names {list(own)}, found {' and '.join(found)}. "
-            "To change one value: params={**problem.params, name: value}"
-        )
 
 
 def _vector(problem: Problem, name: str, value):

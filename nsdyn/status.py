@@ -43,12 +43,13 @@ MESSAGES = {
     Status.NOT_LOCATED: "a switch seen inside a step could not be located to round-off. Try a smaller step",
     Status.NO_MODE: "a mode was left but no switching function rises there. Look at the switching functions",
     Status.DO_NOT_MEET: (
-        "the constraints of the new mode are not satisfied at the switching point (g+ != 0 where z = 0). "
+        "the constraints of the new mode are not satisfied at the switching point (g+ != 0 there). "
         "Look at problem.check()"
     ),
     Status.LAW_VIOLATES: (
         "the velocity that the law gave after a switch violates the new constraints (G+ v+ != -g_t+). Restitution with e > 0 "
-        "suits Contact, which opens again; for locks and switching constraints choose another law"
+        "suits Contact, which opens again; for locks and switching constraints choose another law. Rows that contradict each "
+        "other, such as the lock of a coordinate that another constraint drives, leave every law without an answer"
     ),
     Status.CONSTRAINTS_LOST: (
         "the constraints are no longer satisfied (|g| grew large): they may have no solution any more, be singular here, or "

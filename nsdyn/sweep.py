@@ -2,7 +2,8 @@
 
 The size of a chunk is a power of two, so that sweeps of all sizes share a few programs; the last chunk is filled up
 by repetition. Chunks are small, because in a batch every trajectory waits wherever one of them switches, and copies
-its event log while it waits. They run in threads, one for each core.
+its event log while it waits. They run in threads, one for each core, unless the program calls LAPACK (systems of more than 5
+unknowns): XLA shares a batched call out to the threads that wait for it, and programs side by side can wait for ever.
 """
 
 import dataclasses
@@ -23,8 +24,8 @@ from nsdyn.law import AbstractLaw
 from nsdyn.march import Grid
 from nsdyn.model import Model
 from nsdyn.problem import Problem, as_arrays
-from nsdyn.rollout import MAX_EVENTS, Events, Rollout, rollout, settings
-from nsdyn.simulate import as_floats, check_names, options, refuse_tracers, strong, structure
+from nsdyn.rollout import MAX_EVENTS, Events, Rollout, check_names, rollout, settings
+from nsdyn.simulate import as_floats, options, refuse_tracers, strong, structure
 from nsdyn.singular import warn_if_singular
 from nsdyn.status import MESSAGES, Status
 from nsdyn.trajectory import EVENTS, EventTable
@@ -106,9 +107,9 @@ def sweep(
     fixed = (bare, integrator, law, grid, int(max_events), shared)
     chunk = lambda first: np.minimum(np.arange(first, first + size), total - 1)
     part = lambda first: jax.tree.map(lambda x: np.asarray(x)[chunk(first)], batched)
-    program = _program(*fixed, part(0))
+    program, side_by_side = _program(*fixed, part(0))
     results = _Results(total)
-    with ThreadPoolExecutor(workers) as threads:
+    with ThreadPoolExecutor(workers if side_by_side else 1) as threads:
         tasks = [threads.submit(lambda k: results.put(k, program(*fixed, part(k))), k) for k in range(0, total, size)]
         try:
             done = 0
@@ -146,15 +147,17 @@ _run: Any = eqx.filter_jit(_batch)
 _programs: dict = {}
 
 
-def _program(*args) -> Callable:
-    """`_run` compiled for such arguments, once: threads that met it first at the same time would each compile it."""
+def _program(*args) -> tuple[Callable, bool]:
+    """`_run` compiled for such arguments, once: threads that met it first at the same time would each compile it. And whether it
+    may run in several threads at a time."""
     arrays, rest = eqx.partition(args, eqx.is_array)
     types = tuple(jax.typeof(x) for x in jax.tree.leaves(arrays))
     key = (structure(rest), tuple(jax.tree.leaves(rest)), structure(arrays), types)
     if key not in _programs:
         if len(_programs) >= PROGRAMS:
             _programs.pop(next(iter(_programs)))
-        _programs[key] = _run.lower(*args).compile()
+        lowered = _run.lower(*args)
+        _programs[key] = lowered.compile(), "lapack" not in lowered.as_text()
     return _programs[key]
 
 

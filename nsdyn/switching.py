@@ -32,6 +32,11 @@ class Switching(AbstractConstraint):
     latch: tuple[bool, ...] = eqx.field(static=True)
 
     def __init__(self, modes, switches, latch=False):
+        for name, value in (("modes", modes), ("switches", switches)):
+            if not isinstance(value, tuple | list):
+                raise ProblemError(
+                    f"Switching({name}=...): expected a tuple with an entry for each mode, found {value!r}"
+                )
         modes, switches = tuple(modes), tuple(switches)
         for z in switches:
             require_function("Switching", "switches", z, 2, "z(q, p) -> scalar")

@@ -14,8 +14,8 @@ def unknown(what: str, name: str, known: Iterable[str]) -> ProblemError:
     """The error for a name that is not known: it tells the nearest one and all there are."""
     by_lower = {each.lower(): each for each in known}
     close = difflib.get_close_matches(name.lower().replace("-", "_"), by_lower, n=1, cutoff=0.5)
-    hint = f"did you mean {by_lower[close[0]]!r}? " if close else ""
-    return ProblemError(f"{what} {name!r} is not known; {hint}There are: {', '.join(by_lower.values())}")
+    hint = f"did you mean {by_lower[close[0]]!r}? There" if close else "there"
+    return ProblemError(f"{what} {name!r} is not known; {hint} are: {', '.join(by_lower.values())}")
 
 
 def settings(texts: Iterable[str]) -> dict[str, Any]:

@@ -297,6 +297,35 @@ def test_contact_does_not_start_inside():
     assert check_start(particle(Contact(gap), q0=[0.2, 0.1], v0=[0.0, 5e-4])).ok  # at rest within the rest speed
 
 
+def test_rows_that_part_from_each_other():
+    """They hold at the start, rates included, and cannot hold a moment later."""
+    parting = Fixed(lambda q, t, p: jnp.stack([q[0], 2 * q[0] - 0.02 * t**2]))
+    refused(
+        particle(parting, q0=[0.0, 0.0], v0=[0.0, 0.0]), "contradict each other", "second derivatives", "[0]", "[1]"
+    )
+
+
+def test_other_wrong_constraints():
+    refused(particle(Fixed(lambda q, t, p: q[1:] > 0)), "Fixed(g=...)", "bool", "real numbers")
+    missing = Fixed(lambda q, t, p: q[1:] - p["height"])
+    refused(particle(missing, params={"depth": 0.0}), "KeyError", "'height'", "params has the names ['depth']")
+    refused(particle(missing), "params is None")
+    for wrong, words in (
+        (lambda: Switching(modes=on_ground, switches=(lambda q, p: q[0],)), "Switching(modes=...): expected a tuple"),
+        (
+            lambda: Switching(modes=(on_ground, None), switches=lambda q, p: q[0]),
+            "Switching(switches=...): expected a tuple",
+        ),
+        (
+            lambda: Contact(lambda q, t, p: q, rest_speed=-1.0),
+            "Contact(rest_speed=...): expected a number >= 0, found -1.0",
+        ),
+        (lambda: Contact(lambda q: q), "gap(q, t, p) -> (m,), found <lambda>(q)"),
+    ):
+        with pytest.raises(ProblemError, match=re.escape(words)):
+            wrong()
+
+
 def test_modes_count_from_zero():
     with pytest.raises(
         ProblemError, match=re.escape("expected modes that count from 0 (-1 is no mode), found [0, -2]")

@@ -216,3 +216,11 @@ def test_units_of_coordinates_do_not_count(unit):
     M, G = np.diag([1.0, unit**2]), [[1.0, 0.0], [1.0, unit]]
     jump = laws.PostSwitchGradient().jump(M, np.zeros((0, 2)), G, [1.0, 1.0 / unit])
     assert np.abs(jump.Lam - np.array([0.0, 1.0])).max() < 1e-9
+
+
+def test_rows_that_contradict_each_other_are_named():
+    jump = laws.PostSwitchGradient().jump
+    with pytest.raises(nsdyn.ProblemError, match=re.escape("the rows [0, 2] contradict each other")):
+        jump(np.eye(2), np.zeros((0, 2)), [[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]], [1.0, 1.0], gt_after=[0.0, 0.5, 1.0])
+    found = jump(np.eye(2), np.zeros((0, 2)), [[1.0, 0.0], [2.0, 0.0]], [1.0, 1.0], gt_after=[0.5, 1.0])
+    assert np.allclose(found.v_after, [-0.5, 1.0], rtol=0, atol=1e-12)
