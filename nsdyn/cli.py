@@ -75,7 +75,11 @@ def list_(
         if pairs:
             _list_pairs()
             return
-        show_table("problems", ("name", "description"), [(n, problems.summary(n)) for n in problems.names()])
+        show_table(
+            "problems",
+            ("name", "description"),
+            [(n, problems.summary(n)) for n in [*problems.names(), *problems.IMPORTERS]],
+        )
         for title, known in (("integrators", _integrators()), ("laws", _laws())):
             rows = [(words.signature(cls), first_sentence(cls)) for cls in known.values()]
             show_table(title, ("name and settings", "description"), rows)

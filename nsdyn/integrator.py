@@ -16,6 +16,7 @@ from nsdyn.law import AbstractLaw
 from nsdyn.log import Log
 from nsdyn.model import Model, Point
 from nsdyn.newton import Effort
+from nsdyn.shown import settings_text
 from nsdyn.status import Status
 
 
@@ -62,6 +63,9 @@ class AbstractIntegrator(eqx.Module):
     switches there are and answers with a plan, from which `replay` repeats the step in bounded pieces, for derivatives.
     """
 
+    def __repr__(self) -> str:
+        return settings_text(self)
+
     @property
     def holds_position(self) -> bool:
         """Whether g = 0 is enforced, so that a large residual means failure and not the nature of the scheme."""
@@ -90,6 +94,9 @@ class AbstractIntegrator(eqx.Module):
 
 class AbstractSmoothMethod(eqx.Module):
     """Integrates between switches."""
+
+    def __repr__(self) -> str:
+        return settings_text(self)
 
     @property
     def remembers(self) -> bool:

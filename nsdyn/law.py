@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float
 
 from nsdyn import linalg
 from nsdyn.errors import ProblemError
+from nsdyn.shown import settings_text
 from nsdyn.status import MESSAGES, Status
 
 SAME_ROW = 1e-12
@@ -80,6 +81,9 @@ class Switch(NamedTuple):
 
 class AbstractLaw(eqx.Module):
     """A law answers `decide`, and may object; people call `jump`, drivers ask for both."""
+
+    def __repr__(self) -> str:
+        return settings_text(self)
 
     @property
     def closes(self) -> bool:

@@ -15,7 +15,7 @@ from nsdyn.problem import Problem, as_arrays
 from nsdyn.rollout import MAX_EVENTS, Rollout, check_names, rollout, settings
 from nsdyn.singular import warn_if_singular
 from nsdyn.status import MESSAGES, Status
-from nsdyn.trajectory import EventTable, Trajectory, plain, settings_text
+from nsdyn.trajectory import EventTable, Trajectory, plain
 
 
 def simulate(
@@ -125,8 +125,8 @@ def finished(out: Rollout, problem, integrator, law, grid: Grid) -> Trajectory:
         **{name: np.array(getattr(out, name)[:good]) for name in ("t", "q", "v", "lam", "mode", "energy")},
         events=events if status is Status.OK else events[events.t <= t],
         problem=problem.name,
-        integrator=settings_text(integrator),
-        law=settings_text(law),
+        integrator=repr(integrator),
+        law=repr(law),
         step=grid.step,
         save_every=grid.save_every,
         t0=grid.t0,

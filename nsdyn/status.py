@@ -26,10 +26,10 @@ MESSAGES = {
     Status.OK: "the run reached t_end",
     Status.NONFINITE: "the state became infinite or NaN. Try a smaller step; look for a singular mass matrix or constraint",
     Status.LEADS_BACK: (
-        "the velocity after a switch leads straight back through the switching surface (Z v+ has the wrong sign). "
-        "Try another law, a switching function transversal to the motion, or latch=True for a capture. Laws that see "
-        "subspaces, such as GrassmannMidGradient, take a corner that turns by more than 90 degrees for its supplement and "
-        "send the point back"
+        "the velocity after a switch leads straight back through the surface of its guard (for Switching: Z v+ has the wrong "
+        "sign). Try another law; with Switching a switching function transversal to the motion, or latch=True for a capture. "
+        "Laws that see subspaces, such as GrassmannMidGradient, take a corner that turns by more than 90 degrees for its "
+        "supplement and send the point back"
     ),
     Status.TOO_MANY_SWITCHES: (
         "more switches than allowed inside one step: switching times accumulate (Zeno) or two modes chatter. "

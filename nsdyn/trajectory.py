@@ -5,7 +5,6 @@ import json
 import operator
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 
@@ -167,12 +166,6 @@ METADATA = (
     "iterations_worst",
     "nsdyn_version",
 )
-
-
-def settings_text(module) -> str:
-    """An integrator, a law or a model with the numbers themselves, where repr would show their types."""
-    numbers = jax.tree.map(lambda x: np.asarray(x).tolist() if eqx.is_array(x) else x, module)
-    return eqx.tree_pformat(numbers, width=10**6)
 
 
 def plain(tree):

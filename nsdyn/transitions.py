@@ -22,6 +22,10 @@ from nsdyn.errors import ProblemError
 
 
 class Transitions(AbstractConstraint):
+    """rows(q, t, p, mode, held) -> (m,); guards(q, v, lam, t, p, mode, held) -> (k,), of which one that falls through zero fires;
+    after(fired, q, v, t, p, mode) -> mode; and, if wanted, live(mode, p) -> (m,) bool and hold(q, t, p) -> what `held` is until
+    the next switch. The mode is an integer (array) that counts from 0 and starts as `mode0`."""
+
     rows_of: Callable = eqx.field(static=True)
     guards_of: Callable = eqx.field(static=True)
     after_of: Callable = eqx.field(static=True)

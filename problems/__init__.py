@@ -48,7 +48,7 @@ def function(name: str) -> Callable:
 
 def summary(name: str) -> str:
     """The first line of the file's description."""
-    return next((_first_line(tree) for found, tree in _sources() if found == name), "")
+    return next((_first_line(tree) for found, tree in _sources() if found == IMPORTERS.get(name, name)), "")
 
 
 def _sources() -> Iterator[tuple[str, ast.Module]]:

@@ -31,10 +31,11 @@ from nsdyn.law import AbstractLaw
 from nsdyn.model import Model
 from nsdyn.problem import Problem
 from nsdyn.rollout import MAX_EVENTS, settings
+from nsdyn.shown import settings_text
 from nsdyn.simulate import finished, options
 from nsdyn.status import Status
 from nsdyn.studies import archive
-from nsdyn.trajectory import Trajectory, plain, settings_text
+from nsdyn.trajectory import Trajectory, plain
 from nsdyn.words import written
 
 DEFAULTS = (

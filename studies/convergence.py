@@ -41,9 +41,9 @@ from xarray import Dataset
 
 import nsdyn
 from nsdyn import laws
+from nsdyn.shown import settings_text
 from nsdyn.studies import archive, style, switching_track
 from nsdyn.studies.schemes import NEWTON, RHO_INF, SCHEMES, plain, table, write
-from nsdyn.trajectory import settings_text
 
 TRACK = switching_track.TRACK
 CURVATURES = {"straight": 0.0, "curved": 1.0}  # 1/m

@@ -29,9 +29,9 @@ import nsdyn
 from nsdyn import laws, problems
 from nsdyn.model import Model
 from nsdyn.problems.wheel_over_pothole import ground, outline
+from nsdyn.shown import settings_text
 from nsdyn.studies import archive, style
 from nsdyn.studies.schemes import NEWTON, RHO_INF, SCHEMES, table, write
-from nsdyn.trajectory import settings_text
 
 WHEEL = {"R": 0.35, "m": 10.0, "I": 0.6125, "l": 0.5, "lp": 0.3, "v0": 3.0, "g": 9.81, "t_end": 0.6}  # ours
 POSITIONS = (1.0, 0.75, 0.5)

@@ -33,9 +33,9 @@ from nsdyn import laws, problems
 from nsdyn.integrators.alpha import alpha
 from nsdyn.model import Model
 from nsdyn.problems.point_on_track import SHAPES
+from nsdyn.shown import settings_text
 from nsdyn.studies import archive, switching_figures
 from nsdyn.studies.schemes import NEWTON, RHO_INF, SCHEMES, plain, table, write
-from nsdyn.trajectory import settings_text
 
 TRACK = {"m": 1.0, "a": 0.5, "l": 0.5, "v0": 4.0, "g": 9.81, "t_end": 0.5}  # ours: the slides print no numbers
 PHASE = 0.25  # of a step, at which the corner falls; at 0.5 index 3 happens to get the normal velocity nearly right

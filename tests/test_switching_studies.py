@@ -5,9 +5,9 @@ import pytest
 
 import nsdyn
 from nsdyn import studies
+from nsdyn.shown import settings_text
 from nsdyn.studies import archive, convergence, pothole, switching_track
 from nsdyn.studies.schemes import SCHEMES, plain, table
-from nsdyn.trajectory import settings_text
 
 pytestmark = pytest.mark.slow
 
