@@ -2,8 +2,7 @@
 
 Importing nsdyn switches JAX to 64-bit floats: constraints, impulses and event times need them. It also asks the compiler, where
 XLA_FLAGS does not say otherwise, to turn small loops into one function each instead of a schedule of small kernels: a time step
-of a few bodies then runs three to four times as fast. And it gives XLA more threads than there are cores, because those that
-share out a call of LAPACK wait for others to be free. Import nsdyn before the first computation with JAX for this to take effect.
+of a few bodies then runs three to four times as fast. Import nsdyn before the first computation with JAX for this to take effect.
 """
 
 import os
@@ -16,7 +15,6 @@ if "xla_backend_extra_options" not in (_flags := os.environ.get("XLA_FLAGS", "")
     _small = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=100000"
     os.environ["XLA_FLAGS"] = f"{_flags} {_small}".strip()
 
-os.environ.setdefault("PJRT_NPROC", str(4 * (os.cpu_count() or 1)))
 
 _here = Path(__file__).resolve().parent
 if (_here.parent / "pyproject.toml").is_file() and (_here.parent / "integrators").is_dir():
