@@ -15,7 +15,6 @@ if "xla_backend_extra_options" not in (_flags := os.environ.get("XLA_FLAGS", "")
     _small = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=100000"
     os.environ["XLA_FLAGS"] = f"{_flags} {_small}".strip()
 
-
 _here = Path(__file__).resolve().parent
 if (_here.parent / "pyproject.toml").is_file() and (_here.parent / "integrators").is_dir():
     __path__.append(str(_here.parent))  # a source tree: nsdyn.integrators and its siblings are folders beside this one

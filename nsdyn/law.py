@@ -144,15 +144,19 @@ def _require_solvable(M, G_after, gt_after, on_after):
     if gt is None or G.ndim != 2 or gt.shape != G.shape[:1] or np.shape(M) != (G.shape[1],) * 2 or not np.any(gt):
         return
     live = np.ones(len(G), bool) if on_after is None else np.asarray(on_after, bool)
-    rows = np.linalg.solve(
-        np.linalg.cholesky(np.asarray(M, float)), G[live].T
-    ).T  # in the mass metric, and of unit length
+    if live.shape != gt.shape or not np.any(live):
+        return
+    try:
+        L = np.linalg.cholesky(np.asarray(M, float))
+    except np.linalg.LinAlgError:  # no mass matrix: the answer shows it
+        return
+    rows = np.linalg.solve(L, G[live].T).T  # in the mass metric
     length = np.linalg.norm(rows, axis=1)
     length = np.where(length > 0, length, 1.0)
     U, s, _ = np.linalg.svd(rows / length[:, None])
     null, size = U[:, np.sum(s > CONTRADICTS) :], gt[live] / length
     clash = null @ (null.T @ size)
-    if np.max(np.abs(clash), initial=0.0) > CONTRADICTS * np.max(np.abs(size)):
+    if np.max(np.abs(clash)) > CONTRADICTS * np.max(np.abs(size)):
         which = np.flatnonzero(live)[np.abs(clash) > CONTRADICTS * np.max(np.abs(clash))].tolist()
         raise ProblemError(
             f"jump(G_after=..., gt_after=...): expected rows that can hold together, found that the rows {which} contradict each "

@@ -222,5 +222,9 @@ def test_rows_that_contradict_each_other_are_named():
     jump = laws.PostSwitchGradient().jump
     with pytest.raises(nsdyn.ProblemError, match=re.escape("the rows [0, 2] contradict each other")):
         jump(np.eye(2), np.zeros((0, 2)), [[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]], [1.0, 1.0], gt_after=[0.0, 0.5, 1.0])
+    dead = jump(np.eye(2), np.zeros((0, 2)), [[1.0, 0.0]], [1.0, 1.0], gt_after=[0.5], on_after=[False])
+    assert np.allclose(dead.v_after, [1.0, 1.0])
+    with pytest.raises(nsdyn.ProblemError, match="mask of G_after"):
+        jump(np.eye(2), np.zeros((0, 2)), [[1.0, 0.0]], [1.0, 1.0], gt_after=[0.5], on_after=[True, True])
     found = jump(np.eye(2), np.zeros((0, 2)), [[1.0, 0.0], [2.0, 0.0]], [1.0, 1.0], gt_after=[0.5, 1.0])
     assert np.allclose(found.v_after, [-0.5, 1.0], rtol=0, atol=1e-12)

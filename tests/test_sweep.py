@@ -218,3 +218,16 @@ def test_wrong_arguments(changes, words):
 def test_traced_values_are_sent_to_rollout():
     with pytest.raises(nsdyn.ProblemError, match=r"sweep: .*nsdyn.rollout"):
         jax.jit(lambda q0: run(q0=q0).q)(np.ones((SIZE, 2)))
+
+
+@pytest.mark.parametrize(("n", "threads"), [(6, 1), (2, 2)])
+def test_programs_that_call_lapack_run_one_at_a_time(n, threads, monkeypatch):
+    """Side by side they can wait for each other for ever."""
+    found = []
+    executor = module.ThreadPoolExecutor
+    monkeypatch.setattr(module, "ThreadPoolExecutor", lambda count: found.append(count) or executor(count))
+    monkeypatch.setattr(module.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    system = nsdyn.System(mass=lambda q, p: jnp.eye(n) + 0.1, force=lambda q, v, t, p: -q)
+    problem = nsdyn.Problem("springs", system, q0=np.zeros(n), v0=np.ones(n), t_end=0.1)
+    out = nsdyn.sweep(problem, METHOD, step=0.05, v0=np.ones((64, n)) * np.linspace(0.0, 1.0, 64)[:, None])
+    assert found == [threads] and out.ok.all() and np.abs(out.v[0]).max() == 0.0
