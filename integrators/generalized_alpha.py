@@ -1,44 +1,50 @@
-"""Generalized-alpha for mechanisms with constraints, of index 3, 2 or 1 (Arnold and Bruls; Jay and Negrut).
+"""Generalized-alpha for mechanisms with constraints, of index 3, 2 or 1 (Arnold and Bruls; Jay and
+Negrut).
 
 Recursion and starting values as in `integrators.alpha`. The acceleration of a step solves
 
-    M v' + G^T lam = f(q_1, v_1, t_1)                                                                               (1)
-    index 3:  g(q_1, t_1) = 0      index 2:  G v_1 + g_t = 0      index 1:  G v' + gamma = 0                        (2)
+    M v' + G^T lam = f(q_1, v_1, t_1)                                                            (1)
+    index 3:  g(q_1, t_1) = 0      index 2:  G v_1 + g_t = 0      index 1:  G v' + gamma = 0     (2)
 
-with M, G at q_1. Newton's method has v' as its only unknown. For a given v', which fixes q_1 and v_1, let x be the solution of
+with M, G at q_1. Newton's method has v' as its only unknown. For a given v', which fixes q_1 and
+v_1, let x be the solution of
 
-    M x + G^T lam = f,    G x = G v' - e/s                                                                          (3)
+    M x + G^T lam = f,    G x = G v' - e/s                                                       (3)
 
-where e is the residual of (2) and s = beta h^2 k, gamma h k or 1 its derivative with respect to G v'. x = v' is (1) and (2)
-together, and d(v' - x)/dv' = I + O(h): scaled by construction, with masked and dependent rows taken care of where (3) is solved.
+where e is the residual of (2) and s = beta h^2 k, gamma h k or 1 its derivative with respect to G
+v'. x = v' is (1) and (2) together, and d(v' - x)/dv' = I + O(h): scaled by construction, with
+masked and dependent rows taken care of where (3) is solved.
 
-As an integrator by itself it captures switches: the new constraints are imposed on the step in which a guard falls, and their
-reaction acts along the directions D of the impulse law, M v' + D^T lam = f. This is what the classical schemes can do, and it
-goes wrong at a velocity jump in three instructive ways (the study `switching_track` shows them); an event of its log holds v_0,
-v_1 and h lam. Inside `EventDriven` it is an ordinary smooth method and of order 2 across switches.
+As an integrator by itself it captures switches: the new constraints are imposed on the step in
+which a guard falls, and their reaction acts along the directions D of the impulse law, M v' + D^T
+lam = f. This is what the classical schemes can do, and it goes wrong at a velocity jump in three
+instructive ways (the study `switching_track` shows them); an event of its log holds v_0, v_1 and h
+lam. Inside `EventDriven` it is an ordinary smooth method and of order 2 across switches.
 """
 
 from typing import Any, Literal
 
 import equinox as eqx
 
-from nsdyn.capturing import AbstractCapturing, Step, Turn
 from nsdyn.errors import ProblemError
-from nsdyn.integrator import AbstractSmoothMethod
-from nsdyn.integrators.alpha import Move, alpha, begin, radius
-from nsdyn.law import Jump
-from nsdyn.model import Point
-from nsdyn.newton import newton
-from nsdyn.reaction import Reaction
+from nsdyn.integrators._alpha import AlphaStep, alpha, begin, radius
+from nsdyn.integrators._time_stepping import AbstractTimeStepping, NewMode, Step
+from nsdyn.laws.base import Jump
+from nsdyn.mechanics.model import Point
+from nsdyn.mechanics.saddle_point import SaddlePoint
+from nsdyn.numerics.newton import newton
+from nsdyn.stepping.integrator import AbstractSmoothMethod
 
 
-class GeneralizedAlpha(AbstractCapturing, AbstractSmoothMethod):
+class GeneralizedAlpha(AbstractTimeStepping, AbstractSmoothMethod):
     index: Literal[1, 2, 3] = eqx.field(static=True, default=3)
     rho_inf: Any = eqx.field(converter=radius, default=0.8)
 
     def __check_init__(self):
         if self.index not in (1, 2, 3):
-            raise ProblemError(f"GeneralizedAlpha(index=...): expected 1, 2 or 3, found {self.index!r}")
+            raise ProblemError(
+                f"GeneralizedAlpha(index=...): expected 1, 2 or 3, found {self.index!r}"
+            )
 
     @property
     def jumps(self):
@@ -49,49 +55,58 @@ class GeneralizedAlpha(AbstractCapturing, AbstractSmoothMethod):
         return self.index == 3
 
     @property
-    def remembers(self):
+    def is_multistep(self):
         return True
 
-    def refuses(self, law, parts):
-        if not law.closes:
-            return "the classical schemes impose the new constraints on the step in which they switch; nothing rebounds"
-        if any(part.settles for part in parts):
+    def incompatibility(self, law, parts):
+        if not law.satisfies_new_constraints:
+            return (
+                "the classical schemes impose the new constraints on the step in which they "
+                "switch; nothing rebounds"
+            )
+        if any(part.mode_depends_on_impact for part in parts):
             return "without a velocity jump a contact neither closes nor opens as it should"
-        return super().refuses(law, parts)
+        return super().incompatibility(law, parts)
 
     def init(self, model, point, p):
         return point, begin(model, point, p, alpha(self.rho_inf), tilt=self.index == 3)
 
-    def advance(self, model, point, memory, h, p, turn: Turn | None = None) -> Step:
-        move = Move.of(alpha(self.rho_inf), point, memory, h)
-        args = (model, point, move, p, turn)
+    def advance(self, model, point, memory, h, p, new_mode: NewMode | None = None) -> Step:
+        move = AlphaStep.of(alpha(self.rho_inf), point, memory, h)
+        args = (model, point, move, p, new_mode)
         dv, effort = newton(
-            lambda dv, args: dv - self._solved(dv, *args)[0], memory.a, args, move.noise(model, point, p)
+            lambda dv, args: dv - self._solved(dv, *args)[0],
+            memory.a,
+            args,
+            move.noise(model, point, p),
         )
         _, lam, found, end = self._solved(dv, *args)
         if found is not None:
             found = found._replace(jump=Jump(end.v, h * lam, found.jump.direction))
         return Step(end, move.memory(dv, lam, effort), found, point.v)
 
-    def _solved(self, dv, model, point, move, p, turn):
+    def _solved(self, dv, model, point, move, p, new_mode):
         """x of (3), lam, the directions of lam (as an impulse) and the end of the step."""
         q, v = model.system.moved(point.q, move.increment(dv), p), move.velocity(dv)
         end = Point(point.t + move.h, q, v, point.mode, point.held)
-        end = end if turn is None else turn.applied(end)
-        here = Reaction(model, end, p)
+        end = end if new_mode is None else new_mode.enter(end)
+        here = SaddlePoint(model, end, p)
         c = self._target(here, dv, v, move)
-        if turn is None:
-            return *here.accelerate(here.f(v), c), None, end  # (3)
-        found = turn.impulse(model, point, here, v, p)
-        return *here.direct(here.f(v), c, found.jump.direction), found, end
+        if new_mode is None:
+            return *here.solve(here.f(v), c), None, end  # (3)
+        found = new_mode.impulse(model, point, here, v, p)
+        return *here.solve_along(here.f(v), c, found.jump.direction), found, end
 
-    def _target(self, here: Reaction, dv, v, move: Move):
+    def _target(self, here: SaddlePoint, dv, v, move: AlphaStep):
         """The right-hand side of (3) for the rows."""
         if self.index == 1:
             return -here.gamma(v)
-        return here.G @ dv - (move.position_error(here, v) if self.index == 3 else move.velocity_error(here, v))
+        return here.G @ dv - (
+            move.position_error(here, v) if self.index == 3 else move.velocity_error(here, v)
+        )
 
     def step(self, model, point, memory, h, p, finish=None):
         end, memory, _, _ = self.advance(model, point, memory, h, p)
-        # Index 3 owes its order in lam to the residual at velocity level that a projection would remove.
+        # Index 3 owes its order in lam to the residual at velocity level that a projection would
+        # remove.
         return (end if finish is None or self.index == 3 else finish(end)), memory

@@ -1,17 +1,19 @@
 """The theta scheme of Moreau and Jean, with switching constraints.
 
-    M (v_1 - v_0) - h [theta f_1 + (1 - theta) f_0] + G_E^T P = 0,   G+ v_1 + g_t+ = 0                              (1)
-    q_1 = q_0 + h [theta v_1 + (1 - theta) v_0] + U                                                                 (2)
-    M U + G+^T nu = 0,  g+(q_1, t_1) = 0    with projection; without it U = 0                                       (3)
+    M (v_1 - v_0) - h [theta f_1 + (1 - theta) f_0] + G_E^T P = 0,   G+ v_1 + g_t+ = 0           (1)
+    q_1 = q_0 + h [theta v_1 + (1 - theta) v_0] + U                                              (2)
+    M U + G+^T nu = 0,  g+(q_1, t_1) = 0    with projection; without it U = 0                    (3)
 
-f_0 and f_1 at the ends, G at q_1; M at q_1 beside G, at q_theta = q_0 + theta (q_1 - q_0) beside f. Reactions and impulses are
-one thing here, P; what is shown as lam is P/h. (1) is the impulse law on the free velocity
+f_0 and f_1 at the ends, G at q_1; M at q_1 beside G, at q_theta = q_0 + theta (q_1 - q_0) beside f.
+Reactions and impulses are one thing here, P; what is shown as lam is P/h. (1) is the impulse law on
+the free velocity
 
-    vf = v_0 + h M^-1 [theta f_1 + (1 - theta) f_0]                                                                 (4)
+    vf = v_0 + h M^-1 [theta f_1 + (1 - theta) f_0]                                              (4)
 
-and without a switch the projection of vf onto the constraints. (1) and (3) are solved together ("combined projection"), with
-the unknowns v_1 and u = U/h. theta = 1/2 keeps the energy of linear systems, larger values dissipate. Of order 1; the
-constraints hold at velocity level, with projection at position level too: without it a gap of O(h) stays after every switch.
+and without a switch the projection of vf onto the constraints. (1) and (3) are solved together
+("combined projection"), with the unknowns v_1 and u = U/h. theta = 1/2 keeps the energy of linear
+systems, larger values dissipate. Of order 1; the constraints hold at velocity level, with
+projection at position level too: without it a gap of O(h) stays after every switch.
 """
 
 from typing import Any
@@ -21,12 +23,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from nsdyn.capturing import AbstractCapturing, Step, Turn, projected
 from nsdyn.errors import ProblemError
-from nsdyn.formulations import lagrange
-from nsdyn.model import Point
-from nsdyn.newton import NOISE, TOLERANCE, Effort, newton
-from nsdyn.reaction import Reaction
+from nsdyn.integrators._time_stepping import AbstractTimeStepping, NewMode, Step, projected
+from nsdyn.mechanics.formulations import lagrange
+from nsdyn.mechanics.model import Point
+from nsdyn.mechanics.saddle_point import SaddlePoint
+from nsdyn.numerics.newton import NOISE, TOLERANCE, Effort, newton
 
 
 def _theta(x):
@@ -35,13 +37,13 @@ def _theta(x):
     return jnp.asarray(x, float)
 
 
-class Memory(eqx.Module):
+class MoreauMemory(eqx.Module):
     a: Float[Array, " n"]
     lam: Float[Array, " m"]
     effort: Effort
 
 
-class MoreauJean(AbstractCapturing):
+class MoreauJean(AbstractTimeStepping):
     theta: Any = eqx.field(converter=_theta, default=0.5)
     projection: bool = eqx.field(static=True, default=True)
 
@@ -49,29 +51,35 @@ class MoreauJean(AbstractCapturing):
     def holds_position(self):
         return self.projection
 
-    def refuses(self, law, parts):
-        if not self.projection and any(part.settles for part in parts):
-            return "a contact that bounces with its gap still negative would be taken for open; use projection=True"
-        return super().refuses(law, parts)
+    def incompatibility(self, law, parts):
+        if not self.projection and any(part.mode_depends_on_impact for part in parts):
+            return (
+                "a contact that bounces with its gap still negative would be taken for open; use "
+                "projection=True"
+            )
+        return super().incompatibility(law, parts)
 
     def init(self, model, point, p):
         slope = lagrange(model, point, p, jnp.zeros_like(point.v))
-        return point, Memory(slope.a, slope.lam, Effort.none())
+        return point, MoreauMemory(slope.a, slope.lam, Effort.none())
 
-    def advance(self, model, point, memory, h, p, turn: Turn | None = None) -> Step:
+    def advance(self, model, point, memory, h, p, new_mode: NewMode | None = None) -> Step:
         n = point.v.shape[0]
         f0 = model.system.forces(point.q, point.v, point.t, p, point.mode)
-        args = (self.theta, model, point, f0, h, p, turn)
+        args = (self.theta, model, point, f0, h, p, new_mode)
         x0 = jnp.concatenate([point.v + h * memory.a, jnp.zeros(n if self.projection else 0)])
         push = h * jnp.max(jnp.abs(model.system.solver(point.q, p)(f0)))
-        noise = NOISE * (jnp.max(jnp.abs(point.v)) + jnp.max(jnp.abs(point.q)) / h) + TOLERANCE * push
+        noise = (
+            NOISE * (jnp.max(jnp.abs(point.v)) + jnp.max(jnp.abs(point.q)) / h) + TOLERANCE * push
+        )
         x, effort = newton(lambda x, args: x - _solved(x, *args)[0], x0, args, noise)
         _, jump, end, free, found = _solved(x, *args)
-        return Step(end, Memory((end.v - point.v) / h, jump.Lam / h, effort), found, free)
+        return Step(end, MoreauMemory((end.v - point.v) / h, jump.Lam / h, effort), found, free)
 
 
-def _solved(x, theta, model, point: Point, f0, h, p, turn):
-    """The right-hand sides for (v_1, u), the jump, the end of the step, the free velocity and what the law found."""
+def _solved(x, theta, model, point: Point, f0, h, p, new_mode):
+    """The right-hand sides for (v_1, u), the jump, the end of the step, the free velocity and what
+    the law found."""
     n = point.v.shape[0]
     v, u = x[:n], x[n:]
     dx = h * (theta * v + (1 - theta) * point.v + (u if u.shape[0] else 0.0))  # (2)
@@ -80,12 +88,14 @@ def _solved(x, theta, model, point: Point, f0, h, p, turn):
     end = Point(point.t + h, system.moved(point.q, dx, p), v, point.mode, point.held)
     f1 = system.forces(end.q, v, end.t, p, point.mode)
     free = point.v + h * system.solver(middle, p)(theta * f1 + (1 - theta) * f0)  # (4)
-    end = end if turn is None else turn.applied(end)
-    here = Reaction(model, end, p)
-    found = None if turn is None else turn.impulse(model, point, here, free, p)
+    end = end if new_mode is None else new_mode.enter(end)
+    here = SaddlePoint(model, end, p)
+    found = None if new_mode is None else new_mode.impulse(model, point, here, free, p)
     jump = projected(here, free) if found is None else found.jump  # (1)
     end = eqx.tree_at(lambda y: y.v, end, jump.v_after)
     if not u.shape[0]:
         return jump.v_after, jump, end, free, found
-    x = jnp.concatenate([jump.v_after, here.reach_position(here.G @ u - here.g() / h)])  # (3)
+    x = jnp.concatenate(
+        [jump.v_after, here.smallest_motion_of_positions(here.G @ u - here.g() / h)]
+    )  # (3)
     return x, jump, end, free, found

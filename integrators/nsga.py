@@ -1,25 +1,29 @@
-"""Nonsmooth generalized-alpha (Bruls, Acary and Cardona), for constraints that switch: position and velocity level together.
+"""Nonsmooth generalized-alpha (Bruls, Acary and Cardona), for constraints that switch: position and
+velocity level together.
 
-Recursion as in `integrators.alpha`: v' gives the free motion dx and the free velocity vt of the step. A position correction U and
-a velocity jump W make both levels hold:
+Recursion as in `integrators.alpha`: v' gives the free motion dx and the free velocity vt of the
+step. A position correction U and a velocity jump W make both levels hold:
 
-    q_1 = q_0 + dx + U,    M U + G+^T nu = 0,     g+(q_1, t_1) = 0                                                  (1)
-    v_1 = vt + W,          M W + G_E^T Lam = 0,   G+ v_1 + g_t+ = 0                                                 (2)
+    q_1 = q_0 + dx + U,    M U + G+^T nu = 0,     g+(q_1, t_1) = 0                               (1)
+    v_1 = vt + W,          M W + G_E^T Lam = 0,   G+ v_1 + g_t+ = 0                              (2)
 
-(2) is the impulse law on the free velocity vt; without a switch it is the projection onto the constraints. M, G and f are taken
-at the end of the step. The variants differ in what determines the smooth acceleration, M v' + GS^T lam = f:
+(2) is the impulse law on the free velocity vt; without a switch it is the projection onto the
+constraints. M, G and f are taken at the end of the step. The variants differ in what determines the
+smooth acceleration, M v' + GS^T lam = f:
 
-    three-level  GS = G+,  G+ v' + gamma+ = 0 at (q_1, v_1)        (2018; all three levels hold to round-off)        (3)
-    velocity     GS = G-,  G- vt + g_t- = 0 at q_1                 (the constraints of the old mode)                 (4)
-    decoupled    GS = G-,  g-(q_0 + dx) = 0, f, M, G at q_0 + dx   (2020; then (1), then (2), one after the other)   (5)
+    three-level  GS = G+,  G+ v' + gamma+ = 0 at (q_1, v_1)       (2018; all three levels hold)  (3)
+    velocity  GS = G-,  G- vt + g_t- = 0 at q_1  (the constraints of the old mode)               (4)
+    decoupled    GS = G-,  g-(q_0 + dx) = 0, f, M, G at q_0 + dx  (2020; then (1), then (2))     (5)
 
-Newton's unknowns are v' and u = U/(beta h^2). As in `integrators.generalized_alpha` the saddle-point part is solved inside
-the residual; for U that reads: x is the smallest motion in the mass metric with
+Newton's unknowns are v' and u = U/(beta h^2). As in `integrators.generalized_alpha` the
+saddle-point part is solved inside the residual; for U that reads: x is the smallest motion in the
+mass metric with
 
-    G+ x = G+ u - g+/(beta h^2),     and x = u is (1)                                                               (6)
+    G+ x = G+ u - g+/(beta h^2),     and x = u is (1)                                            (6)
 
-lam is the total reaction, lam + Lam/h. The decoupled variant goes without the residual forces of its second and third stage
-(they are O(U)). Orders on smooth motion: 2 in q, v and lam; across a switch 1, like every scheme that captures.
+lam is the total reaction, lam + Lam/h. The decoupled variant goes without the residual forces of
+its second and third stage (they are O(U)). Orders on smooth motion: 2 in q, v and lam; across a
+switch 1, like every scheme that captures.
 """
 
 from typing import Any, Literal
@@ -27,32 +31,38 @@ from typing import Any, Literal
 import equinox as eqx
 import jax.numpy as jnp
 
-from nsdyn.capturing import AbstractCapturing, Step, Turn, projected
 from nsdyn.errors import ProblemError
-from nsdyn.integrators.alpha import Move, alpha, begin, radius
-from nsdyn.model import Point
-from nsdyn.newton import newton
-from nsdyn.reaction import Reaction
+from nsdyn.integrators._alpha import AlphaStep, alpha, begin, radius
+from nsdyn.integrators._time_stepping import AbstractTimeStepping, NewMode, Step, projected
+from nsdyn.mechanics.model import Point
+from nsdyn.mechanics.saddle_point import SaddlePoint
+from nsdyn.numerics.newton import newton
 
 VARIANTS = ("three-level", "velocity", "decoupled")
 
 
-class NSGA(AbstractCapturing):
+class NSGA(AbstractTimeStepping):
     rho_inf: Any = eqx.field(converter=radius, default=0.8)
-    variant: Literal["three-level", "velocity", "decoupled"] = eqx.field(static=True, default="three-level")
+    variant: Literal["three-level", "velocity", "decoupled"] = eqx.field(
+        static=True, default="three-level"
+    )
 
     def __check_init__(self):
         if self.variant not in VARIANTS:
-            raise ProblemError(f"NSGA(variant=...): expected one of {VARIANTS}, found {self.variant!r}")
+            raise ProblemError(
+                f"NSGA(variant=...): expected one of {VARIANTS}, found {self.variant!r}"
+            )
 
     def init(self, model, point, p):
         return point, begin(model, point, p, alpha(self.rho_inf), shift=self.variant == "decoupled")
 
-    def advance(self, model, point, memory, h, p, turn: Turn | None = None) -> Step:
-        move = Move.of(alpha(self.rho_inf), point, memory, h)
-        args = (model, point, move, p, turn)
+    def advance(self, model, point, memory, h, p, new_mode: NewMode | None = None) -> Step:
+        move = AlphaStep.of(alpha(self.rho_inf), point, memory, h)
+        args = (model, point, move, p, new_mode)
         n = point.v.shape[0]
-        corrected = self.variant != "decoupled" or turn is not None  # else g(q_0 + dx) = 0, so U = 0
+        corrected = (
+            self.variant != "decoupled" or new_mode is not None
+        )  # else g(q_0 + dx) = 0, so U = 0
         x0 = jnp.concatenate([memory.a, jnp.zeros(n if corrected else 0)])
         residual = lambda x, args: x - self._solved(x, *args)[0]
         x, effort = newton(residual, x0, args, move.noise(model, point, p))
@@ -60,28 +70,41 @@ class NSGA(AbstractCapturing):
         free = move.velocity(x[:n])
         return Step(end, move.memory(x[:n], lam + jump.Lam / move.h, effort), found, free)
 
-    def _solved(self, x, model, point, move: Move, p, turn):
-        """The right-hand sides for (v', u), lam, the jump, the end of the step and what the law found."""
+    def _solved(self, x, model, point, move: AlphaStep, p, new_mode):
+        """The right-hand sides for (v', u), lam, the jump, the end of the step and what the law
+        found."""
         n = point.v.shape[0]
         dv, u = x[:n], x[n:]
         free = move.velocity(dv)
         U = move.c.beta * move.h**2 * u if u.shape[0] else 0.0
-        at = lambda dx: Point(point.t + move.h, model.system.moved(point.q, dx, p), free, point.mode, point.held)
+        at = lambda dx: Point(
+            point.t + move.h, model.system.moved(point.q, dx, p), free, point.mode, point.held
+        )
         old = at(move.increment(dv) + U)
-        end = old if turn is None else turn.applied(old)
-        here = Reaction(model, end, p)
-        found = None if turn is None else turn.impulse(model, point, here, free, p)
+        end = old if new_mode is None else new_mode.enter(old)
+        here = SaddlePoint(model, end, p)
+        found = None if new_mode is None else new_mode.impulse(model, point, here, free, p)
         jump = projected(here, free) if found is None else found.jump  # (2)
         end = eqx.tree_at(lambda y: y.v, end, jump.v_after)
         if self.variant == "three-level":
-            a, lam = here.accelerate(here.f(end.v), -here.gamma(end.v))  # (3)
+            a, lam = here.solve(here.f(end.v), -here.gamma(end.v))  # (3)
         elif self.variant == "velocity":
-            before = here if turn is None else Reaction(model, old, p)
-            a, lam = before.accelerate(before.f(end.v), before.G @ dv - move.velocity_error(before, free))  # (4)
+            before = here if new_mode is None else SaddlePoint(model, old, p)
+            a, lam = before.solve(
+                before.f(end.v), before.G @ dv - move.velocity_error(before, free)
+            )  # (4)
         else:
-            before = here if turn is None else Reaction(model, at(move.increment(dv)), p)
-            a, lam = before.accelerate(before.f(free), before.G @ dv - move.position_error(before, free))  # (5)
+            before = here if new_mode is None else SaddlePoint(model, at(move.increment(dv)), p)
+            a, lam = before.solve(
+                before.f(free), before.G @ dv - move.position_error(before, free)
+            )  # (5)
         if not u.shape[0]:
             return a, lam, jump, end, found
         gap = here.g() / (move.c.beta * move.h**2)
-        return jnp.concatenate([a, here.reach_position(here.G @ u - gap)]), lam, jump, end, found  # (6)
+        return (
+            jnp.concatenate([a, here.smallest_motion_of_positions(here.G @ u - gap)]),
+            lam,
+            jump,
+            end,
+            found,
+        )  # (6)

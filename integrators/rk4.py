@@ -1,11 +1,13 @@
-"""The classical Runge-Kutta method of order 4 for (q, v), in one of three formulations of the motion equations.
+"""The classical Runge-Kutta method of order 4 for (q, v), in one of three formulations of the
+motion equations.
 
-    k_1 = F(t, y),  k_2 = F(t + h/2, y + h/2 k_1),  k_3 = F(t + h/2, y + h/2 k_2),  k_4 = F(t + h, y + h k_3)   (1)
-    y_1 = y + h/6 (k_1 + 2 k_2 + 2 k_3 + k_4)                                                                  (2)
+    k_1 = F(t, y),                  k_2 = F(t + h/2, y + h/2 k_1),
+    k_3 = F(t + h/2, y + h/2 k_2),  k_4 = F(t + h, y + h k_3)                                  (1)
+    y_1 = y + h/6 (k_1 + 2 k_2 + 2 k_3 + k_4)                                                    (2)
 
-y = (q, v), F = (q', v') with v' from `nsdyn.formulations`. k_1 is the slope kept from the end of the step before, so a step
-costs four evaluations and the multipliers at its end are known. The stages are a loop: written out they run no faster, and
-compile time is what users wait for.
+y = (q, v), F = (q', v') with v' from `nsdyn.mechanics.formulations`. k_1 is the slope kept from the
+end of the step before, so a step costs four evaluations and the multipliers at its end are known.
+The stages are a loop: written out they run no faster, and compile time is what users wait for.
 """
 
 from typing import Literal
@@ -15,9 +17,9 @@ import jax
 import jax.numpy as jnp
 
 from nsdyn.errors import ProblemError
-from nsdyn.formulations import FORMULATIONS, Slope, choose
-from nsdyn.integrator import AbstractSmoothMethod
-from nsdyn.model import Model, Point
+from nsdyn.mechanics.formulations import FORMULATIONS, Slope, choose
+from nsdyn.mechanics.model import Model, Point
+from nsdyn.stepping.integrator import AbstractSmoothMethod
 
 NODES = (0.5, 0.5, 1.0, 1.0)
 WEIGHTS = (1 / 3, 1 / 3, 1 / 6, 0.0)
@@ -25,12 +27,15 @@ LAST = (False, False, False, True)
 
 
 class RK4(AbstractSmoothMethod):
-    formulation: Literal["lagrange", "projected", "minimal"] = eqx.field(static=True, default="lagrange")
+    formulation: Literal["lagrange", "projected", "minimal"] = eqx.field(
+        static=True, default="lagrange"
+    )
 
     def __check_init__(self):
         if self.formulation not in FORMULATIONS:
             raise ProblemError(
-                f"RK4(formulation=...): expected one of {tuple(FORMULATIONS)}, found {self.formulation!r}"
+                f"RK4(formulation=...): expected one of {tuple(FORMULATIONS)}, found "
+                f"{self.formulation!r}"
             )
 
     def _slope(self, model: Model, point: Point, p, dependent) -> Slope:
@@ -56,7 +61,8 @@ class RK4(AbstractSmoothMethod):
         def stage(carry, coefficient):
             (kq, ka), (sum_q, sum_a), _ = carry
             node, weight, last = coefficient
-            # The end of the step (2) is the last point at which the loop evaluates the slope: one copy of the model in all.
+            # The end of the step (2) is the last point at which the loop evaluates the slope: one
+            # copy of the model in all.
             q = jnp.where(last, point.q + h * sum_q, point.q + node * h * kq)
             v = jnp.where(last, point.v + h * sum_a, point.v + node * h * ka)
             at = Point(point.t + node * h, q, v, point.mode, point.held)
@@ -68,7 +74,11 @@ class RK4(AbstractSmoothMethod):
         if finish is None and self.formulation != "minimal":
             (_, _, (q, v, slope)), _ = jax.lax.scan(stage, start, table)
             return Point(point.t + h, q, v, point.mode, point.held), slope
-        (_, (sum_q, sum_a), _), _ = jax.lax.scan(stage, start, jax.tree.map(lambda x: x[:-1], table))
-        end = Point(point.t + h, point.q + h * sum_q, point.v + h * sum_a, point.mode, point.held)  # (2)
+        (_, (sum_q, sum_a), _), _ = jax.lax.scan(
+            stage, start, jax.tree.map(lambda x: x[:-1], table)
+        )
+        end = Point(
+            point.t + h, point.q + h * sum_q, point.v + h * sum_a, point.mode, point.held
+        )  # (2)
         end = end if finish is None else finish(end)
         return self._at(model, end, p, self._dependent(model, end, p, memory.dependent))

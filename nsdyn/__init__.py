@@ -1,8 +1,9 @@
 """nsdyn: mechanisms whose constraints switch. Any integrator, any impulse law, any mechanism.
 
-Importing nsdyn switches JAX to 64-bit floats: constraints, impulses and event times need them. It also asks the compiler, where
-XLA_FLAGS does not say otherwise, to turn small loops into one function each instead of a schedule of small kernels: a time step
-of a few bodies then runs three to four times as fast. Import nsdyn before the first computation with JAX for this to take effect.
+Importing nsdyn switches JAX to 64-bit floats: constraints, impulses and event times need them. It
+also asks the compiler, where XLA_FLAGS does not say otherwise, to turn small loops into one
+function each instead of a schedule of small kernels: a time step of a few bodies then runs three to
+four times as fast. Import nsdyn before the first computation with JAX for this to take effect.
 """
 
 import os
@@ -15,13 +16,21 @@ if "xla_backend_extra_options" not in (_flags := os.environ.get("XLA_FLAGS", "")
     _small = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=100000"
     os.environ["XLA_FLAGS"] = f"{_flags} {_small}".strip()
 
-_here = Path(__file__).resolve().parent
-if (_here.parent / "pyproject.toml").is_file() and (_here.parent / "integrators").is_dir():
-    __path__.append(str(_here.parent))  # a source tree: nsdyn.integrators and its siblings are folders beside this one
+from nsdyn._source_tree import find_folders_beside  # noqa: E402
 
-from nsdyn.blocks import lock  # noqa: E402
-from nsdyn.constraint import Fixed, Nonholonomic  # noqa: E402
-from nsdyn.contact import Contact  # noqa: E402
+find_folders_beside(Path(__file__).resolve().parent)
+
+from nsdyn._version import __version__  # noqa: E402
+from nsdyn.constraints.base import AbstractConstraint  # noqa: E402
+from nsdyn.constraints.contact import Contact  # noqa: E402
+from nsdyn.constraints.fixed import Fixed, Nonholonomic  # noqa: E402
+from nsdyn.constraints.mode_rows import lock  # noqa: E402
+from nsdyn.constraints.scheduled import Scheduled  # noqa: E402
+from nsdyn.constraints.switching import Switching  # noqa: E402
+from nsdyn.constraints.transitions import Transitions  # noqa: E402
+from nsdyn.driver.batch_run import sweep  # noqa: E402
+from nsdyn.driver.pure_run import rollout  # noqa: E402
+from nsdyn.driver.single_run import simulate  # noqa: E402
 from nsdyn.errors import (  # noqa: E402
     FileError,
     NsdynError,
@@ -30,26 +39,28 @@ from nsdyn.errors import (  # noqa: E402
     SimulationError,
     SingularTransitionWarning,
 )
+from nsdyn.laws.base import AbstractLaw  # noqa: E402
+from nsdyn.mechanics.formulations import lagrange  # noqa: E402
+from nsdyn.mechanics.model import Model, Point  # noqa: E402
+from nsdyn.mechanics.system import System  # noqa: E402
 from nsdyn.problem import Problem  # noqa: E402
-from nsdyn.rollout import rollout  # noqa: E402
-from nsdyn.scheduled import Scheduled  # noqa: E402
-from nsdyn.simulate import simulate  # noqa: E402
+from nsdyn.results.netcdf import load  # noqa: E402
+from nsdyn.results.solution import Trajectory  # noqa: E402
 from nsdyn.status import Status  # noqa: E402
-from nsdyn.storage import load  # noqa: E402
-from nsdyn.sweep import sweep  # noqa: E402
-from nsdyn.switching import Switching  # noqa: E402
-from nsdyn.system import System  # noqa: E402
-from nsdyn.trajectory import Trajectory  # noqa: E402
-from nsdyn.transitions import Transitions  # noqa: E402
-
-__version__ = "0.1.0"
+from nsdyn.stepping.integrator import AbstractIntegrator, AbstractSmoothMethod  # noqa: E402
 
 __all__ = [
+    "AbstractConstraint",
+    "AbstractIntegrator",
+    "AbstractLaw",
+    "AbstractSmoothMethod",
     "Contact",
     "FileError",
     "Fixed",
+    "Model",
     "Nonholonomic",
     "NsdynError",
+    "Point",
     "Problem",
     "ProblemError",
     "RedundancyWarning",
@@ -62,6 +73,8 @@ __all__ = [
     "Trajectory",
     "TransitionReport",
     "Transitions",
+    "__version__",
+    "lagrange",
     "load",
     "lock",
     "rollout",
@@ -74,9 +87,9 @@ __all__ = [
 def __getattr__(name: str):
     """What needs scipy is imported when it is asked for: a run starts without."""
     if name in ("TransitionReport", "transition_report"):
-        from nsdyn import transition, transition_event
+        from nsdyn.analysis import event_transition, transition
 
-        return getattr(transition_event if name == "transition_report" else transition, name)
+        return getattr(event_transition if name == "transition_report" else transition, name)
     raise AttributeError(f"module 'nsdyn' has no attribute {name!r}")
 
 

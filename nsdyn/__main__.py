@@ -1,5 +1,5 @@
 """`python -m nsdyn`."""
 
-from nsdyn.cli import app
+from nsdyn.cli.commands import app
 
 app(prog_name="nsdyn")

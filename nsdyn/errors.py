@@ -1,4 +1,8 @@
-"""The errors a user can meet. Each message names the argument, what was found, what was expected and the way out."""
+"""The errors a user can meet. Each message names the argument, what was found, what was expected
+and the way out."""
+
+import difflib
+from collections.abc import Iterable
 
 
 class NsdynError(Exception):
@@ -10,7 +14,8 @@ class ProblemError(NsdynError, ValueError):
 
 
 class SimulationError(NsdynError, RuntimeError):
-    """A run that stopped early. `status`, `t` and `mode` say why, when and where; `partial` holds the rows until then."""
+    """A run that stopped early. `status`, `t` and `mode` say why, when and where; `partial` holds
+    the rows until then."""
 
     def __init__(self, message, *, status=None, t=None, mode=None, partial=None):
         super().__init__(message)
@@ -25,8 +30,17 @@ class FileError(NsdynError, ValueError):
 
 
 class SingularTransitionWarning(UserWarning):
-    """Constraints whose rank drops where they switch: the equations of the switch do not say what happens."""
+    """Constraints whose rank drops where they switch: the equations of the switch do not say what
+    happens."""
 
 
 class RedundancyWarning(UserWarning):
     """Dependent but consistent constraint rows: the motion is unique, the multipliers are not."""
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> ProblemError:
+    """The error for a name that is not known: it tells the nearest one and all there are."""
+    by_lower = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower().replace("-", "_"), by_lower, n=1, cutoff=0.5)
+    hint = f"did you mean {by_lower[close[0]]!r}? There" if close else "there"
+    return ProblemError(f"{what} {name!r} is not known; {hint} are: {', '.join(by_lower.values())}")

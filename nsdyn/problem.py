@@ -7,15 +7,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nsdyn.constraint import AbstractConstraint
+from nsdyn._signature import closed_over_tracer
+from nsdyn.constraints.base import AbstractConstraint
 from nsdyn.errors import ProblemError
-from nsdyn.system import System, closed_over_tracer
+from nsdyn.mechanics.system import System
 
 
 def as_arrays(tree):
     """Numbers and numpy arrays become JAX arrays, so that a new value never compiles anew."""
     # Through numpy: a number handed to JAX as it is would be converted by a program of its own.
-    convert = lambda x: jnp.asarray(np.asarray(x)) if isinstance(x, bool | int | float | np.ndarray | np.generic) else x
+    convert = lambda x: (
+        jnp.asarray(np.asarray(x))
+        if isinstance(x, bool | int | float | np.ndarray | np.generic)
+        else x
+    )
     return jax.tree.map(convert, tree)
 
 
@@ -31,7 +36,9 @@ class Problem(eqx.Module):
     t_end: float = eqx.field(static=True)
     params: Any
 
-    def __init__(self, name, system, constraint=None, q0=None, v0=None, t0=0.0, t_end=None, params=None):
+    def __init__(
+        self, name, system, constraint=None, q0=None, v0=None, t0=0.0, t_end=None, params=None
+    ):
         if not isinstance(system, System):
             raise ProblemError(f"Problem(system=...): expected nsdyn.System(...), found {system!r}")
         self.name, self.system = str(name), system
@@ -39,28 +46,39 @@ class Problem(eqx.Module):
         self.q0, self.v0 = _vector("q0", q0), _vector("v0", v0)
         self.t0, self.t_end = _time("t0", t0), _time("t_end", t_end)
         if not self.t_end > self.t0:
-            raise ProblemError(f"Problem(t_end=...): expected a time after t0 = {self.t0:g}, found {self.t_end:g}")
+            raise ProblemError(
+                f"Problem(t_end=...): expected a time after t0 = {self.t0:g}, found {self.t_end:g}"
+            )
         self.params = as_arrays(params)
         name = closed_over_tracer((system, self.constraint))
         if name is not None:
             raise ProblemError(
-                f"Problem: the function {name} closes over a traced value, whose derivative would be lost. "
+                f"Problem: the function {name} closes over a traced value, whose derivative would "
+                "be lost. "
                 "Put the value into params and read it from the argument p"
             )
 
     def check(self):
-        """Verify the problem; returns a report, raises ProblemError or warns where something is wrong."""
-        from nsdyn.check import check
+        """Verify the problem; returns a report, raises ProblemError or warns where something is
+        wrong."""
+        from nsdyn.checks.problem_check import check
 
         return check(self)
 
 
 def _parts(constraint) -> tuple[AbstractConstraint, ...]:
-    parts = () if constraint is None else constraint if isinstance(constraint, tuple | list) else (constraint,)
+    parts = (
+        ()
+        if constraint is None
+        else constraint
+        if isinstance(constraint, tuple | list)
+        else (constraint,)
+    )
     for part in parts:
         if not isinstance(part, AbstractConstraint):
             raise ProblemError(
-                "Problem(constraint=...): expected None, Fixed, Nonholonomic, Switching, Scheduled, Contact, Transitions "
+                "Problem(constraint=...): expected None, Fixed, Nonholonomic, Switching, "
+                "Scheduled, Contact, Transitions "
                 f"or a tuple of these, found {part!r}"
             )
     return tuple(parts)
@@ -81,7 +99,14 @@ def _vector(name, value):
 
 def _time(name, value) -> float:
     if isinstance(value, jax.core.Tracer):
-        raise ProblemError(f"Problem({name}=...): expected a plain number, found a traced value; the grid is static")
-    if value is None or (not np.isscalar(value) and np.ndim(value) != 0) or not np.isfinite(float(value)):
+        raise ProblemError(
+            f"Problem({name}=...): expected a plain number, found a traced value; the grid is "
+            "static"
+        )
+    if (
+        value is None
+        or (not np.isscalar(value) and np.ndim(value) != 0)
+        or not np.isfinite(float(value))
+    ):
         raise ProblemError(f"Problem({name}=...): expected a finite number, found {value!r}")
     return float(value)

@@ -1,10 +1,11 @@
-"""Mechanisms, one per file. A file that defines a function of its own name is a problem; that function makes it.
+"""Mechanisms, one per file. A file that defines a function of its own name is a problem; that
+function makes it.
 
 problems.three_r_pendulum(L=0.5)                the same as
 problems.get("three_r_pendulum", L=0.5)
 problems.names(), problems.summary(name)        what there is; nothing is imported for it
 problems.from_urdf("arm.urdf")                  the same as
-problems.get("from_urdf", path="arm.urdf")      a robot of one's own; no name of the list, as it needs a file
+problems.get("from_urdf", path="arm.urdf")      your own robot; not in the list, as it needs a file
 """
 
 import ast
@@ -16,8 +17,7 @@ from importlib.resources import files
 from types import ModuleType
 from typing import Any
 
-from nsdyn.errors import ProblemError
-from nsdyn.words import unknown
+from nsdyn.errors import ProblemError, unknown
 
 IMPORTERS = {"from_urdf": "urdf"}  # functions that make problems from files, and where they are
 
@@ -48,7 +48,9 @@ def function(name: str) -> Callable:
 
 def summary(name: str) -> str:
     """The first line of the file's description."""
-    return next((_first_line(tree) for found, tree in _sources() if found == IMPORTERS.get(name, name)), "")
+    return next(
+        (_first_line(tree) for found, tree in _sources() if found == IMPORTERS.get(name, name)), ""
+    )
 
 
 def _sources() -> Iterator[tuple[str, ast.Module]]:
@@ -68,7 +70,9 @@ def _first_line(tree: ast.Module) -> str:
 def __getattr__(name: str) -> Callable:
     if not name.startswith("_") and (name in IMPORTERS or name in names()):
         return function(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}; its problems are {', '.join(names())}")
+    raise AttributeError(
+        f"module {__name__!r} has no attribute {name!r}; its problems are {', '.join(names())}"
+    )
 
 
 def __dir__() -> list[str]:
@@ -76,7 +80,8 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """An import of problems.x binds the module to the name x of this package; people mean the function x."""
+    """An import of problems.x binds the module to the name x of this package; people mean the
+    function x."""
 
     def __setattr__(self, name, value):
         if isinstance(value, ModuleType) and callable(getattr(value, name, None)):

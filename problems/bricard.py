@@ -1,23 +1,26 @@
-"""Bricard's mechanism: six bars of a cube's edge, hinged at right angles; one degree of freedom more than its constraints say.
+"""Bricard's mechanism: six bars of a cube's edge, hinged at right angles; one degree of freedom
+more than its constraints say.
 
-Problem A04 of the IFToMM benchmark library of multibody dynamics: five moving bars and the ground as the sixth form the closed
-path P_0 ... P_5 along edges of a cube of side L,
+Problem A04 of the IFToMM benchmark library of multibody dynamics: five moving bars and the ground
+as the sixth form the closed path P_0 ... P_5 along edges of a cube of side L,
 
     P = (0,0,0), (L,0,0), (L,-L,0), (L,-L,L), (0,-L,L), (0,0,L)                                  (1)
 
-with a hinge in every corner whose axis stands on the two bars that meet there. Gravity acts along -y, the start is at rest. By
-the count of constraints nothing could move; as the axes lie, one constraint follows from the others, but only where all of
-them hold.
+with a hinge in every corner whose axis stands on the two bars that meet there. Gravity acts along
+-y, the start is at rest. By the count of constraints nothing could move; as the axes lie, one
+constraint follows from the others, but only where all of them hold.
 
-Natural coordinates, twelve for a bar: the place r of its middle and the matrix A that turns it from its place in (1),
+Natural coordinates, twelve for a bar: the place r of its middle and the matrix A that turns it from
+its place in (1),
 
-    T = 1/2 sum_i (m |r_i'|^2 + tr(A_i' J_i A_i'^T)),   V = sum_i m g y_i                         (2)
+    T = 1/2 sum_i (m |r_i'|^2 + tr(A_i' J_i A_i'^T)),   V = sum_i m g y_i                        (2)
     A_i^T A_i = 1                                      6 rows for each of 5 bars                 (3)
     r_i + A_i s_i = r_k + A_k s_k'                     3 rows for each of 6 hinges               (4)
-    (A_i a) . (A_k b) = (A_i a) . (A_k b') = 0         2 rows for each, a the axis, b, b' across it   (5)
+    (A_i a) . (A_k b) = (A_i a) . (A_k b') = 0  2 rows for each, a the axis, b, b' across it     (5)
 
-with J_i the second moments of mass of the bar: m L^2/12 along it, m w^2/12 across. That is 60 coordinates and 60 constraints of
-rank 59. The library prints m = 1 kg, L = 1 m and the square section w = 0.1 m; g = 9.81 m/s^2.
+with J_i the second moments of mass of the bar: m L^2/12 along it, m w^2/12 across. That is 60
+coordinates and 60 constraints of rank 59. The library prints m = 1 kg, L = 1 m and the square
+section w = 0.1 m; g = 9.81 m/s^2.
 """
 
 import jax.numpy as jnp
@@ -26,7 +29,9 @@ import numpy as np
 import nsdyn
 from nsdyn.errors import ProblemError
 
-CORNERS = np.array([[0, 0, 0], [1, 0, 0], [1, -1, 0], [1, -1, 1], [0, -1, 1], [0, 0, 1]], float)  # (1), in units of L
+CORNERS = np.array(
+    [[0, 0, 0], [1, 0, 0], [1, -1, 0], [1, -1, 1], [0, -1, 1], [0, 0, 1]], float
+)  # (1), in units of L
 MIDDLES = (CORNERS[:-1] + CORNERS[1:]) / 2
 ALONG = np.abs(CORNERS[1:] - CORNERS[:-1])  # the direction of each bar
 AXES = np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]], float)
@@ -47,7 +52,9 @@ def second_moments(p):
 
 def mass(q, p):
     turning = jnp.broadcast_to(second_moments(p)[:, None, :], (BARS, 3, 3)).reshape(BARS, 9)
-    return jnp.diag(jnp.concatenate([jnp.full((BARS, 3), 1.0) * p["m"], turning], axis=1).ravel())  # (2)
+    return jnp.diag(
+        jnp.concatenate([jnp.full((BARS, 3), 1.0) * p["m"], turning], axis=1).ravel()
+    )  # (2)
 
 
 def force(q, v, t, p):
@@ -65,7 +72,8 @@ def solve(q, b, p):
 
 
 def hinges(q, p):
-    """The corners as the bar before and as the bar behind each hinge has them, and the turns of both; the ground ends the row."""
+    """The corners as the bar before and as the bar behind each hinge has them, and the turns of
+    both; the ground ends the row."""
     r, A = _unpack(q)
     reach = lambda corners: r + jnp.einsum("bij,bj->bi", A, p["L"] * (corners - MIDDLES))
     ground = p["L"] * CORNERS[[0, -1]]
@@ -94,7 +102,11 @@ def bricard(m=1.0, L=1.0, w=0.1, g=9.81, t_end=10.0) -> nsdyn.Problem:
     for name, value in (("m", m), ("L", L), ("w", w)):
         if isinstance(value, int | float) and not value > 0:
             raise ProblemError(f"bricard({name}=...): expected a positive number, found {value}")
-    params = {name: jnp.asarray(value, float) for name, value in (("m", m), ("L", L), ("w", w), ("g", g))}
+    params = {
+        name: jnp.asarray(value, float) for name, value in (("m", m), ("L", L), ("w", w), ("g", g))
+    }
     turns = jnp.broadcast_to(jnp.eye(3).ravel(), (BARS, 9))
     q0 = jnp.concatenate([params["L"] * MIDDLES, turns], axis=1).ravel()
-    return nsdyn.Problem("bricard", SYSTEM, CLOSED, q0=q0, v0=jnp.zeros(60), t_end=t_end, params=params)
+    return nsdyn.Problem(
+        "bricard", SYSTEM, CLOSED, q0=q0, v0=jnp.zeros(60), t_end=t_end, params=params
+    )

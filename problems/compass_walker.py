@@ -1,31 +1,33 @@
-"""Compass walker: two straight legs and a hip that walk down a slope without a motor (Goswami, Espiau and Keramane).
+"""Compass walker: two straight legs and a hip that walk down a slope without a motor (Goswami,
+Espiau and Keramane).
 
-x runs down the slope, y along its normal. q = (x, y, th_0, th_1): the hip, with the mass m_h, and the angles of the legs from
-the normal, positive where the hip is ahead of the foot. A leg has the length l = a + b and the mass m at the distance a from its
-foot, b from the hip:
+x runs down the slope, y along its normal. q = (x, y, th_0, th_1): the hip, with the mass m_h, and
+the angles of the legs from the normal, positive where the hip is ahead of the foot. A leg has the
+length l = a + b and the mass m at the distance a from its foot, b from the hip:
 
-    foot_i = (x - l sin th_i, y - l cos th_i),    r_i = (x - b sin th_i, y - b cos th_i)                (1)
-    T = 1/2 m_h (x'^2 + y'^2) + 1/2 m sum_i |r_i'|^2                                                    (2)
-    V = g (m_h h(x, y) + m sum_i h(r_i)),   h(x, y) = y cos gamma - x sin gamma                         (3)
+    foot_i = (x - l sin th_i, y - l cos th_i),    r_i = (x - b sin th_i, y - b cos th_i)         (1)
+    T = 1/2 m_h (x'^2 + y'^2) + 1/2 m sum_i |r_i'|^2                                             (2)
+    V = g (m_h h(x, y) + m sum_i h(r_i)),   h(x, y) = y cos gamma - x sin gamma                  (3)
 
 The foot of leg i (the mode) stands at the place x_i where it struck the slope:
 
-    foot_i = (x_i, 0)                                                                                   (4)
+    foot_i = (x_i, 0)                                                                            (4)
 
-With j the other, swinging leg and s = th_i + th_j, its foot is at the height 2 l sin(s/2) sin((th_j - th_i)/2): legs of equal
-length scuff when they pass each other, which is ignored, as the literature does. A heel strikes in front, th_i > 0, where s
-rises through zero. The guard
+With j the other, swinging leg and s = th_i + th_j, its foot is at the height 2 l sin(s/2) sin((th_j
+- th_i)/2): legs of equal length scuff when they pass each other, which is ignored, as the
+literature does. A heel strikes in front, th_i > 0, where s rises through zero. The guard
 
-    z = max(-s, -th_i)                                                                                  (5)
+    z = max(-s, -th_i)                                                                           (5)
 
-is positive before mid-stance th_i = 0 whatever the legs do; after it, it falls through zero with a strike. Standing and
-swinging leg are then exchanged, with an impulse in the new foot alone (the old one leaves the ground freely).
+is positive before mid-stance th_i = 0 whatever the legs do; after it, it falls through zero with a
+strike. Standing and swinging leg are then exchanged, with an impulse in the new foot alone (the old
+one leaves the ground freely).
 
-A walker falls, modes 2 and 3, when the hip meets the slope, y = 0, or when the swinging leg is not in front of the hip by
-mid-stance. It then swings about its foot and strikes no more.
+A walker falls, modes 2 and 3, when the hip meets the slope, y = 0, or when the swinging leg is not
+in front of the hip by mid-stance. It then swings about its foot and strikes no more.
 
-The return map takes the state just after a strike, (th, u, w): the legs at -th (standing) and th, their rates u and w, to that
-after the next one.
+The return map takes the state just after a strike, (th, u, w): the legs at -th (standing) and th,
+their rates u and w, to that after the next one.
 
 Masses, lengths and the slope are those of the source; the start is near its gait.
 """
@@ -46,15 +48,19 @@ def _along(q, length):
 
 
 def mass(q, p):
-    """(2): the rows of the Jacobians of both leg masses, d r_i = dx - b (cos th_i, -sin th_i) d th_i."""
+    """(2): the rows of the Jacobians of both leg masses, d r_i = dx - b (cos th_i, -sin th_i) d
+    th_i."""
     m, b = p["m"], p["b"]
     couple = -m * b * jnp.stack([jnp.cos(q[2:]), -jnp.sin(q[2:])])
     total = (p["mh"] + 2 * m) * jnp.eye(2)
-    return jnp.concatenate([jnp.concatenate([total, couple], 1), jnp.concatenate([couple.T, m * b**2 * jnp.eye(2)], 1)])
+    return jnp.concatenate(
+        [jnp.concatenate([total, couple], 1), jnp.concatenate([couple.T, m * b**2 * jnp.eye(2)], 1)]
+    )
 
 
 def force(q, v, t, p):
-    """Weights, and the inertia of the leg masses, which turn about the hip: m b th'^2 along the leg."""
+    """Weights, and the inertia of the leg masses, which turn about the hip: m b th'^2 along the
+    leg."""
     m, b, g = p["m"], p["b"], p["g"]
     down = g * jnp.stack([jnp.sin(p["slope"]), -jnp.cos(p["slope"])])
     direction = jnp.stack([jnp.sin(q[2:]), jnp.cos(q[2:])])
@@ -87,7 +93,8 @@ def strike_or_fall(q, v, lam, t, p, mode, held):
 
 
 def exchanged(fired, q, v, t, p, mode):
-    """The other leg; a fall where the hip is down, or where (5) vanished with the swinging leg behind the hip."""
+    """The other leg; a fall where the hip is down, or where (5) vanished with the swinging leg
+    behind the hip."""
     late = q[2] + q[3] > LATE
     return jnp.where(fired[1] | late, LEGS + mode, LEGS - 1 - mode)
 
@@ -99,7 +106,8 @@ FEET = nsdyn.Transitions(rows=standing, guards=strike_or_fall, after=exchanged, 
 
 
 class Gait(NamedTuple):
-    """A state just after a strike: angle of the swinging leg, rates of the standing and of the swinging leg."""
+    """A state just after a strike: angle of the swinging leg, rates of the standing and of the
+    swinging leg."""
 
     th: Array
     u: Array
@@ -117,7 +125,9 @@ def after_strike(gait, p):
 def at_strike(record, k) -> Gait:
     """The state after the k-th event of a log, a strike."""
     leg = record.mode_after[k]
-    return Gait(record.q[k, 2 + (1 - leg)], record.v_after[k, 2 + leg], record.v_after[k, 2 + (1 - leg)])
+    return Gait(
+        record.q[k, 2 + (1 - leg)], record.v_after[k, 2 + leg], record.v_after[k, 2 + (1 - leg)]
+    )
 
 
 def compass_walker(

@@ -1,29 +1,33 @@
-"""Emergency stop of a robot: the brakes slide, one joint after the other comes to rest and locks; with SURROGATE parameters.
+"""Emergency stop of a robot: the brakes slide, one joint after the other comes to rest and locks;
+with SURROGATE parameters.
 
-After the introduction of A. Mueller, "Forward dynamics of variable topology mechanisms". The motors are off; the brake of joint i
-comes on at the time t_i. On a sliding joint it opposes the rate with the torque B_i, at rest it holds up to the torque k B_i.
-In motor coordinates, see `geared_chain`, with the sign s of sliding, which the mode keeps,
+After the introduction of A. Mueller, "Forward dynamics of variable topology mechanisms". The motors
+are off; the brake of joint i comes on at the time t_i. On a sliding joint it opposes the rate with
+the torque B_i, at rest it holds up to the torque k B_i. In motor coordinates, see `geared_chain`,
+with the sign s of sliding, which the mode keeps,
 
-    M v' + lam = f(q, v) - s B,   s_i = +1, -1, and 0 for a joint that is free or held                        (1)
-    q_i = const for a held joint, lam_i the torque that its brake bears                                        (2)
+    M v' + lam = f(q, v) - s B,   s_i = +1, -1, and 0 for a joint that is free or held           (1)
+    q_i = const for a held joint, lam_i the torque that its brake bears                          (2)
 
 Every joint has a mode of its own, an integer:
 
-    free      until  t = t_i           ->  held if |v_i| <= c_i, else slides with s_i = sign(v_i)              (3)
-    slides    until  s_i v_i = c_i     ->  held                                                                (4)
-    held      until  lam_i = +k B_i    ->  slips with s_i = +1                                                 (5)
+    free  until  t = t_i  ->  held if |v_i| <= c_i, else slides with s_i = sign(v_i)             (3)
+    slides    until  s_i v_i = c_i     ->  held                                                  (4)
+    held      until  lam_i = +k B_i    ->  slips with s_i = +1                                   (5)
               or     lam_i = -k B_i    ->  slips with s_i = -1
-    slips     until  s_i v_i = 0       ->  held                                                                (6)
+    slips     until  s_i v_i = 0       ->  held                                                  (6)
 
-With c = 0 a brake only rubs: it locks at rate zero, where no impulse is needed, and all laws agree. A brake with teeth or a pin
-catches its joint before, at the rate c > 0: this takes an impulse, which the law must distribute. A joint whose rate that impulse
-takes below c is caught with it. A joint that was torn loose slips, and is not caught again before it is at rest.
+With c = 0 a brake only rubs: it locks at rate zero, where no impulse is needed, and all laws agree.
+A brake with teeth or a pin catches its joint before, at the rate c > 0: this takes an impulse,
+which the law must distribute. A joint whose rate that impulse takes below c is caught with it. A
+joint that was torn loose slips, and is not caught again before it is at rest.
 
-Held or sliding, brakes only take energy, and T + V never grows. Joints that reach their limits together switch together;
-a joint that comes to rest under a load beyond k B is held for no time and slips on.
+Held or sliding, brakes only take energy, and T + V never grows. Joints that reach their limits
+together switch together; a joint that comes to rest under a load beyond k B is held for no time and
+slips on.
 
-The robot is the surrogate of `rx130l`. Brake torques are assumed as large as the effort limits of the RX160L; k, c and the
-initial rates are assumed as well.
+The robot is the surrogate of `rx130l`. Brake torques are assumed as large as the effort limits of
+the RX160L; k, c and the initial rates are assumed as well.
 """
 
 import jax.numpy as jnp
@@ -64,7 +68,9 @@ def guards(q, v, lam, t, p, mode, held):
     slows = jnp.where(s != 0, s * v - catch, NEVER)  # (4), (6)
     limit = p["grip"] * p["brake"]
     bears = lambda torque: jnp.where(mode == HELD, limit - torque, NEVER)
-    return jnp.concatenate([jnp.where(mode == FREE, p["on"] - t, slows), bears(lam), bears(-lam)])  # (3), (5)
+    return jnp.concatenate(
+        [jnp.where(mode == FREE, p["on"] - t, slows), bears(lam), bears(-lam)]
+    )  # (3), (5)
 
 
 def after(fired, q, v, t, p, mode):
@@ -75,7 +81,9 @@ def after(fired, q, v, t, p, mode):
     return jnp.where(forward, SLIPS_FORWARD, jnp.where(backward, SLIPS_BACKWARD, mode))  # (5)
 
 
-SYSTEM = nsdyn.System(mass=geared_chain.mass, force=force, potential=geared_chain.potential, solve=geared_chain.solve)
+SYSTEM = nsdyn.System(
+    mass=geared_chain.mass, force=force, potential=geared_chain.potential, solve=geared_chain.solve
+)
 
 
 def emergency_stop(
@@ -90,8 +98,9 @@ def emergency_stop(
     tip=TIP,
     t_end=0.6,
 ) -> nsdyn.Problem:
-    """The stop of `chain`, by default of the RX130L. `brake` (B), `catch` (c) and `on` (t_i) are one number or one for each
-    joint, B and c at the motors; `grip` is k. `angles` and `rates` are those of the joints, q0 and v0 those of the motors.
+    """The stop of `chain`, by default of the RX130L. `brake` (B), `catch` (c) and `on` (t_i) are
+    one number or one for each joint, B and c at the motors; `grip` is k. `angles` and `rates` are
+    those of the joints, q0 and v0 those of the motors.
 
     params: chain, ratio, tip, compensation, brake, grip, catch, on.
     """
@@ -112,5 +121,7 @@ def _each(name: str, value, n: int):
     """One number for each joint."""
     array = jnp.asarray(value, float)
     if array.shape not in ((), (n,)):
-        raise ProblemError(f"emergency_stop({name}=...): expected one number or {n}, found shape {array.shape}")
+        raise ProblemError(
+            f"emergency_stop({name}=...): expected one number or {n}, found shape {array.shape}"
+        )
     return jnp.broadcast_to(array, (n,))

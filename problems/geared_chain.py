@@ -1,24 +1,27 @@
 """A chain seen from its motors: the coordinates are motor angles, as for a robot with gears.
 
-With the gear ratio N_i of a joint the motor angle is q_i = N_i th_i, th the joint angles of `nsdyn.chain`. Hence
+With the gear ratio N_i of a joint the motor angle is q_i = N_i th_i, th the joint angles of
+`nsdyn.multibody.chain`. Hence
 
-    th = q/N,   M_ij(q) = M_ij(th)/(N_i N_j),   f_i = -b_i(th, th')/N_i,   V(q) = V(th)                       (1)
+    th = q/N,   M_ij(q) = M_ij(th)/(N_i N_j),   f_i = -b_i(th, th')/N_i,   V(q) = V(th)          (1)
 
-with the mass matrix M(th), the bias b(th, th') and the potential V(th) of `nsdyn.chain_dynamics`. The inertia J_i of a rotor
-enters the chain as N_i^2 J_i, so that it is J_i here. Motors that compensate the part c of the weight leave the bias of a chain
-with the gravity
+with the mass matrix M(th), the bias b(th, th') and the potential V(th) of
+`nsdyn.multibody.chain_dynamics`. The inertia J_i of a rotor enters the chain as N_i^2 J_i, so that
+it is J_i here. Motors that compensate the part c of the weight leave the bias of a chain with the
+gravity
 
-    (1 - c) gravity                                                                                            (2)
+    (1 - c) gravity                                                                              (2)
 
-The potential stays that of the whole weight: with c > 0 the motors do work. params: chain, ratio (N) and compensation (c).
+The potential stays that of the whole weight: with c > 0 the motors do work. params: chain, ratio
+(N) and compensation (c).
 """
 
 import equinox as eqx
 import jax.numpy as jnp
 
 import nsdyn
-from nsdyn.chain import Chain, tip
-from nsdyn.chain_dynamics import bias, height_energy, inverse_mass, mass_matrix
+from nsdyn.multibody.chain import Chain, tip
+from nsdyn.multibody.chain_dynamics import bias, height_energy, inverse_mass, mass_matrix
 
 
 def mass(q, p):
@@ -28,7 +31,9 @@ def mass(q, p):
 
 def force(q, v, t, p):
     N = p["ratio"]
-    chain = eqx.tree_at(lambda x: x.gravity, p["chain"], (1.0 - p["compensation"]) * p["chain"].gravity)  # (2)
+    chain = eqx.tree_at(
+        lambda x: x.gravity, p["chain"], (1.0 - p["compensation"]) * p["chain"].gravity
+    )  # (2)
     return -bias(chain, q / N, v / N) / N  # (1)
 
 

@@ -1,33 +1,43 @@
-"""Palm of a metamorphic hand: a spherical five-bar linkage, whose five hinges point to one centre (Dai and Wei).
+"""Palm of a metamorphic hand: a spherical five-bar linkage, whose five hinges point to one centre
+(Dai and Wei).
 
-Links 1 to 4 move, link 5 is the base. With the arc angles alpha_i of the links and the hinge angles q = (th_1 ... th_4)
+Links 1 to 4 move, link 5 is the base. With the arc angles alpha_i of the links and the hinge angles
+q = (th_1 ... th_4)
 
-    R_i = R_{i-1} Rz(th_i) Rx(alpha_i),   R_0 = 1,   z_i = R_{i-1} e_3                                  (1)
-    omega_i = sum_{k <= i} th_k' z_k                                                                    (2)
+    R_i = R_{i-1} Rz(th_i) Rx(alpha_i),   R_0 = 1,   z_i = R_{i-1} e_3                           (1)
+    omega_i = sum_{k <= i} th_k' z_k                                                             (2)
 
-The fifth hinge closes the loop: its axis R_4 e_3 must be that of the base, c = (0, sin alpha_5, cos alpha_5); two rows, e_1 and
-e_1 x c being orthogonal to c:
+The fifth hinge closes the loop: its axis R_4 e_3 must be that of the base, c = (0, sin alpha_5, cos
+alpha_5); two rows, e_1 and e_1 x c being orthogonal to c:
 
-    e_1 . R_4 e_3 = 0,   (e_1 x c) . R_4 e_3 = 0                                                        (3)
+    e_1 . R_4 e_3 = 0,   (e_1 x c) . R_4 e_3 = 0                                                 (3)
 
-Two degrees of freedom are left. Link i is a uniform arc of radius rho and mass m_i = mu alpha_i. In its own frame, after the turn
-Rz(th_i), it lies along u(s) = (0, -sin s, cos s), 0 < s < alpha, and about the centre it has the inertia
+Two degrees of freedom are left. Link i is a uniform arc of radius rho and mass m_i = mu alpha_i. In
+its own frame, after the turn Rz(th_i), it lies along u(s) = (0, -sin s, cos s), 0 < s < alpha, and
+about the centre it has the inertia
 
     J = m rho^2 (1 - <u u^T>),   <sin^2> = 1/2 - sin(2 a)/(4 a),   <cos^2> = 1/2 + sin(2 a)/(4 a),
-    <sin cos> = sin(a)^2/(2 a)                                                                          (4)
-    T = 1/2 sum_i omega_i . B_i J_i B_i^T omega_i,   B_i = R_{i-1} Rz(th_i)                             (5)
-    f_k = -z_k . sum_{i >= k} (J_i eps_i + omega_i x J_i omega_i),  eps_i = sum_{k <= i} omega_k x th_k' z_k  (6)
+    <sin cos> = sin(a)^2/(2 a)                                                                   (4)
+    T = 1/2 sum_i omega_i . B_i J_i B_i^T omega_i,   B_i = R_{i-1} Rz(th_i)                      (5)
+    f_k = -z_k . sum_{i >= k} (J_i eps_i + omega_i x J_i omega_i),
+    eps_i = sum_{k <= i} omega_k x th_k' z_k                                                   (6)
 
 There is no gravity. Two things can happen to the palm:
 
-    lock       drive 1 is locked at the time t_lock: a row is added, two degrees of freedom become one  (7)
-    exchange   drive 1 is locked, and drive 2 instead of it once th_3 falls below its value at (40, -60 degrees)   (8)
+    lock
+        drive 1 is locked at the time t_lock: a row is added, two degrees of freedom become one  (7)
+    exchange
+        drive 1 is locked, and drive 2 instead of it once th_3 falls below its value at
+        (40, -60 degrees)                                                                      (8)
 
-In (8) the number of rows stays three, and the impulse may act along gradients between those before and after.
+In (8) the number of rows stays three, and the impulse may act along gradients between those before
+and after.
 
-The flat palm, th = 0, which is possible because the arc angles have the sum 360 degrees, is singular: `problem.check()` tells it.
+The flat palm, th = 0, which is possible because the arc angles have the sum 360 degrees, is
+singular: `problem.check()` tells it.
 
-Mueller names the mechanism and prints no numbers: all are assumed, the arc angles (70, 40, 68, 112, 70 degrees) included.
+Mueller names the mechanism and prints no numbers: all are assumed, the arc angles (70, 40, 68, 112,
+70 degrees) included.
 """
 
 from functools import partial
@@ -37,7 +47,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import nsdyn
-from nsdyn.words import unknown
+from nsdyn.errors import unknown
 
 ARCS = np.deg2rad([70.0, 40.0, 68.0, 112.0, 70.0])
 DRIVES = np.deg2rad([40.0, -60.0])  # where the exchange happens, and the lock starts
@@ -47,9 +57,12 @@ ITERATIONS = 12  # of Newton's method, from 0.02 rad (the exchange: 0.4 rad) awa
 
 
 def turns(q, p):
-    """Rz(th_i) Rx(alpha_i) of the moving links, shape (4, 3, 3); all at once, which compiles to little code."""
+    """Rz(th_i) Rx(alpha_i) of the moving links, shape (4, 3, 3); all at once, which compiles to
+    little code."""
     c, s, a, b = jnp.cos(q), jnp.sin(q), jnp.cos(p["arcs"][:MOVING]), jnp.sin(p["arcs"][:MOVING])
-    return jnp.moveaxis(jnp.array([[c, -s * a, s * b], [s, c * a, -c * b], [jnp.zeros_like(c), b, a]]), -1, 0)
+    return jnp.moveaxis(
+        jnp.array([[c, -s * a, s * b], [s, c * a, -c * b], [jnp.zeros_like(c), b, a]]), -1, 0
+    )
 
 
 def frames(q, p):
@@ -61,19 +74,26 @@ def frames(q, p):
 
 
 def inertia(p):
-    """J of the moving links in the frames R_i, shape (4, 3, 3): those of (4) turned by Rx(-alpha_i), seen from the other end of
-    the arc, where u = (0, sin s, cos s)."""
+    """J of the moving links in the frames R_i, shape (4, 3, 3): those of (4) turned by
+    Rx(-alpha_i), seen from the other end of the arc, where u = (0, sin s, cos s)."""
     a = p["arcs"][:MOVING]
     swing, skew = jnp.sin(2 * a) / (4 * a), -(jnp.sin(a) ** 2) / (2 * a)
     one, none = jnp.ones_like(a), jnp.zeros_like(a)
-    rows = jnp.array([[one, none, none], [none, 0.5 + swing, skew], [none, skew, 0.5 - swing]])  # 1 - <u u^T>
+    rows = jnp.array(
+        [[one, none, none], [none, 0.5 + swing, skew], [none, skew, 0.5 - swing]]
+    )  # 1 - <u u^T>
     return (p["mu"] * a * p["rho"] ** 2)[:, None, None] * jnp.moveaxis(rows, -1, 0)  # (4)
 
 
 def _bodies(q, p):
-    """The axes z_i, shape (4, 3), which of them turn each link, shape (links, axes), and the inertia seen from the base."""
+    """The axes z_i, shape (4, 3), which of them turn each link, shape (links, axes), and the
+    inertia seen from the base."""
     R = frames(q, p)
-    return R[:MOVING, :, 2], np.tri(MOVING), jnp.einsum("kia,kab,kjb->kij", R[1:], inertia(p), R[1:])
+    return (
+        R[:MOVING, :, 2],
+        np.tri(MOVING),
+        jnp.einsum("kia,kab,kjb->kij", R[1:], inertia(p), R[1:]),
+    )
 
 
 def mass(q, p):
@@ -86,7 +106,9 @@ def force(q, v, t, p):
     z, turned, J = _bodies(q, p)
     rates = v[:, None] * z
     omega = turned @ rates  # (2)
-    eps = turned @ jnp.cross(omega, rates)  # omega_i' without th'': sum of omega_{k-1} x th_k' z_k, and z_k x z_k = 0
+    eps = turned @ jnp.cross(
+        omega, rates
+    )  # omega_i' without th'': sum of omega_{k-1} x th_k' z_k, and z_k x z_k = 0
     moment = jnp.einsum("kij,kj->ki", J, eps) + jnp.cross(omega, jnp.einsum("kij,kj->ki", J, omega))
     return -jnp.sum(z * (turned.T @ moment), axis=1)  # (6)
 
@@ -109,7 +131,10 @@ def past_exchange(q, p):
 
 SYSTEM = nsdyn.System(mass=mass, force=force)
 EVENTS = {
-    "lock": (nsdyn.Fixed(closure), nsdyn.Scheduled(times=lock_time, stages=(None, nsdyn.lock(0)))),  # (7)
+    "lock": (
+        nsdyn.Fixed(closure),
+        nsdyn.Scheduled(times=lock_time, stages=(None, nsdyn.lock(0))),
+    ),  # (7)
     "exchange": (
         nsdyn.Fixed(closure),
         nsdyn.Switching(modes=(nsdyn.lock(0), nsdyn.lock(1)), switches=(past_exchange,)),
@@ -118,7 +143,8 @@ EVENTS = {
 
 
 def closed(drives, rest, p):
-    """q with the first two angles as given and the loop closed by the others, near `rest`: Newton's method on (3)."""
+    """q with the first two angles as given and the loop closed by the others, near `rest`: Newton's
+    method on (3)."""
     rows = lambda x: closure(jnp.concatenate([drives, x]), 0.0, p)
     x = rest
     for _ in range(ITERATIONS):
@@ -133,16 +159,31 @@ def carried(q, rates, p):
 
 
 def metamorphic_palm(
-    event="lock", arcs=ARCS, rho=0.05, mu=0.12 / ARCS[0], rates=(2.0, 1.0), t_lock=0.1, back=0.2, t_end=0.3
+    event="lock",
+    arcs=ARCS,
+    rho=0.05,
+    mu=0.12 / ARCS[0],
+    rates=(2.0, 1.0),
+    t_lock=0.1,
+    back=0.2,
+    t_end=0.3,
 ) -> nsdyn.Problem:
-    """event: "lock" starts at the drives (40, -60 degrees) with these `rates`, "exchange" with drive 1 locked and drive 2 `back`
-    radians before that place, with its rate. params: arcs, rho, mu (mass per radian), t_lock (a vector of one), th3."""
+    """event: "lock" starts at the drives (40, -60 degrees) with these `rates`, "exchange" with
+    drive 1 locked and drive 2 `back` radians before that place, with its rate. params: arcs, rho,
+    mu (mass per radian), t_lock (a vector of one), th3."""
     if event not in EVENTS:
         raise unknown("metamorphic_palm(event=...)", str(event), EVENTS)
-    values = {"arcs": arcs, "rho": rho, "mu": mu, "t_lock": jnp.reshape(jnp.asarray(t_lock, float), (1,))}
+    values = {
+        "arcs": arcs,
+        "rho": rho,
+        "mu": mu,
+        "t_lock": jnp.reshape(jnp.asarray(t_lock, float), (1,)),
+    }
     params = {name: jnp.asarray(value, float) for name, value in values.items()}
     q0, v0, params["th3"] = _start(params, jnp.asarray(rates, float), back, event == "exchange")
-    return nsdyn.Problem("metamorphic_palm", SYSTEM, EVENTS[event], q0=q0, v0=v0, t_end=t_end, params=params)
+    return nsdyn.Problem(
+        "metamorphic_palm", SYSTEM, EVENTS[event], q0=q0, v0=v0, t_end=t_end, params=params
+    )
 
 
 @partial(jax.jit, static_argnums=3)
@@ -156,8 +197,11 @@ def _start(p, rates, back, exchanges: bool):
 
 
 def outline(q, p, points=12):
-    """The arcs of all five links as one line on the unit sphere, shape (5 points, 3), for drawing."""
+    """The arcs of all five links as one line on the unit sphere, shape (5 points, 3), for
+    drawing."""
     arc = lambda s: jnp.stack([jnp.zeros(points), jnp.sin(s), jnp.cos(s)], axis=-1)
-    left = p["arcs"][:, None] * jnp.linspace(1.0, 0.0, points)[None]  # of each arc, seen from its far end
+    left = (
+        p["arcs"][:, None] * jnp.linspace(1.0, 0.0, points)[None]
+    )  # of each arc, seen from its far end
     links = [arc(s) @ R.T for s, R in zip(left, frames(q, p)[1:], strict=False)]
     return jnp.concatenate([*links, arc(left[-1])])

@@ -1,35 +1,40 @@
-"""Overbraiding: bobbin carriers that horn gears hand from one to the next round a ring (the process behind Patil and Bruls).
+"""Overbraiding: bobbin carriers that horn gears hand from one to the next round a ring (the process
+behind Patil and Bruls).
 
-N gears, N even and at least 6, touch each other on a ring; gear i turns with s_i = +1 (i even) or -1. A carrier rides on its gear
-at the radius r and is handed over where two gears touch. It goes round the ring in the direction d = +1 or -1, outside and
-inside of the gears by turns:
+N gears, N even and at least 6, touch each other on a ring; gear i turns with s_i = +1 (i even) or
+-1. A carrier rides on its gear at the radius r and is handed over where two gears touch. It goes
+round the ring in the direction d = +1 or -1, outside and inside of the gears by turns:
 
-    c_i = R_b (cos beta_i, sin beta_i),   beta_i = 2 pi i/N,   R_b = r/sin(pi/N)                        (1)
-    exit from gear i at the angle  beta_i + d (pi/2 + pi/N),   entry at  beta_i - d (pi/2 + pi/N)       (2)
-    arcs on the gears:  pi + 2 pi/N  where d s_i = 1 (outside),   pi - 2 pi/N  (inside)                 (3)
+    c_i = R_b (cos beta_i, sin beta_i),   beta_i = 2 pi i/N,   R_b = r/sin(pi/N)                 (1)
+    exit from gear i at the angle  beta_i + d (pi/2 + pi/N),
+    entry at  beta_i - d (pi/2 + pi/N)                                                         (2)
+    arcs on the gears:  pi + 2 pi/N  where d s_i = 1 (outside),   pi - 2 pi/N  (inside)          (3)
 
-A carrier has the coordinates (x, y, phi), mass m and inertia I; its mode is the number i of its gear. With e(psi) = (cos psi,
-sin psi), p = (x, y) and the angle psi of the carrier on its gear,
+A carrier has the coordinates (x, y, phi), mass m and inertia I; its mode is the number i of its
+gear. With e(psi) = (cos psi, sin psi), p = (x, y) and the angle psi of the carrier on its gear,
 
-    free         |p - c_i| = r,  phi = psi mod pi        each carrier moves alone                       (4)
+    free         |p - c_i| = r,  phi = psi mod pi        each carrier moves alone                (4)
     common       p = c_i + r e(psi),  phi = psi mod pi,  psi = k_i + s_i alpha; the first coordinate
-                 alpha is that of the drive, with the inertia J_G of all gears                          (5)
-    prescribed   the same with alpha = Omega t                                                          (6)
+                 alpha is that of the drive, with the inertia J_G of all gears                   (5)
+    prescribed   the same with alpha = Omega t                                                   (6)
 
-phi - psi is a constant modulo pi, as psi changes by pi in a transfer: no phase has to be remembered. The k_i are those of a path
-on which every transfer happens where (2) says; they come from a table and are the same for every round, since alpha advances
-by N pi in one. So no error of a transfer is carried to the next.
+phi - psi is a constant modulo pi, as psi changes by pi in a transfer: no phase has to be
+remembered. The k_i are those of a path on which every transfer happens where (2) says; they come
+from a table and are the same for every round, since alpha advances by N pi in one. So no error of a
+transfer is carried to the next.
 
-The obvious switching function, along the line of centres, is tangent to the path there. We take the one along the path, with the
-direction n of travel at the point of exit p_t, in the half of the gear that looks to p_t (its line cuts the far side, too; with
-four gears the entry would lie on the edge of that half):
+The obvious switching function, along the line of centres, is tangent to the path there. We take the
+one along the path, with the direction n of travel at the point of exit p_t, in the half of the gear
+that looks to p_t (its line cuts the far side, too; with four gears the entry would lie on the edge
+of that half):
 
-    z = n . (p_t - p),   n = s_i (-sin, cos) of the exit angle                                          (7)
+    z = n . (p_t - p),   n = s_i (-sin, cos) of the exit angle                                   (7)
 
-Linear velocities are continuous; the spin phi' jumps from s_i alpha' to -s_i alpha'. An impulse along the gradient at position E,
-in the mass metric, multiplies the speed of all by cos(E th)/cos((1 - E) th), where for k of n carriers handed over at once
+Linear velocities are continuous; the spin phi' jumps from s_i alpha' to -s_i alpha'. An impulse
+along the gradient at position E, in the mass metric, multiplies the speed of all by cos(E
+th)/cos((1 - E) th), where for k of n carriers handed over at once
 
-    cos th = (J_G + n m r^2 + (n - 2 k) I)/(J_G + n (m r^2 + I))                                        (8)
+    cos th = (J_G + n m r^2 + (n - 2 k) I)/(J_G + n (m r^2 + I))                                 (8)
 
 (a free carrier: J_G = 0, n = k = 1); a prescribed drive does not care.
 
@@ -40,13 +45,14 @@ import jax.numpy as jnp
 import numpy as np
 
 import nsdyn
-from nsdyn.words import unknown
+from nsdyn.errors import unknown
 
 SIZE = 3  # coordinates of a carrier
 
 
 def ring(gears):
-    """(gear, direction) of as many carriers as there are gears, half of them in each direction, which never meet."""
+    """(gear, direction) of as many carriers as there are gears, half of them in each direction,
+    which never meet."""
     return tuple((i, d) for d in (1, -1) for i in range(0, gears, 2))
 
 
@@ -77,7 +83,9 @@ def _facing(u, phi):
 def free(q, t, p, gear, held):
     x = _parts(q)
     out = (x[:, :2] - p["centre"][gear]) / p["r"]
-    rows = jnp.stack([0.5 * p["r"] * (jnp.sum(out**2, axis=1) - 1.0), _facing(out, x[:, 2])], axis=1)
+    rows = jnp.stack(
+        [0.5 * p["r"] * (jnp.sum(out**2, axis=1) - 1.0), _facing(out, x[:, 2])], axis=1
+    )
     return rows.reshape(-1)  # (4)
 
 
@@ -124,18 +132,32 @@ def _tables(gears, r):
     for way in (0, 1):
         reached[way, order[way]] = np.concatenate([[0.0], np.cumsum(arc[way, order[way]])[:-1]])
     phase = beta - d * quarter - s * reached
-    tables = {"centre": r / np.sin(np.pi / gears) * np.stack([np.cos(beta), np.sin(beta)], axis=-1), "turn": s}  # (1)
-    tables |= {"exit": np.stack([np.cos(beta + d * quarter), np.sin(beta + d * quarter)], axis=-1)}  # (2)
+    tables = {
+        "centre": r / np.sin(np.pi / gears) * np.stack([np.cos(beta), np.sin(beta)], axis=-1),
+        "turn": s,
+    }  # (1)
+    tables |= {
+        "exit": np.stack([np.cos(beta + d * quarter), np.sin(beta + d * quarter)], axis=-1)
+    }  # (2)
     return tables | {"phase": np.remainder(phase, 2 * np.pi)}, arc, reached
 
 
 def overbraiding(
-    gears=8, start=((0, 1),), drive="prescribed", r=0.06, m=0.5, I=2e-4, J=5e-3, Omega=10.0, t_end=2.0
+    gears=8,
+    start=((0, 1),),
+    drive="prescribed",
+    r=0.06,
+    m=0.5,
+    I=2e-4,
+    J=5e-3,
+    Omega=10.0,
+    t_end=2.0,
 ) -> nsdyn.Problem:
-    """Carriers start in the middle of their arcs; `start` lists (gear, direction) of each, for example ring(gears).
+    """Carriers start in the middle of their arcs; `start` lists (gear, direction) of each, for
+    example ring(gears).
 
-    drive: "free", "common" or "prescribed". params: r, m, I, J, Omega, offset and way of each carrier, and the tables centre,
-    turn, exit and phase.
+    drive: "free", "common" or "prescribed". params: r, m, I, J, Omega, offset and way of each
+    carrier, and the tables centre, turn, exit and phase.
     """
     if drive not in DRIVES:
         raise unknown("overbraiding(drive=...)", str(drive), DRIVES)
@@ -148,12 +170,15 @@ def overbraiding(
         or np.any(abs(where[:, 1]) != 1)
     ):
         raise nsdyn.ProblemError(
-            f"overbraiding(gears=..., start=...): expected an even number of gears, at least 6, and pairs (gear, 1 or -1), "
+            "overbraiding(gears=..., start=...): expected an even number of gears, at least 6, "
+            "and pairs (gear, 1 or -1), "
             f"found {gears} and {tuple(start)}"
         )
     tables, arc, reached = _tables(gears, 1.0)
     gear, way = where[:, 0], (1 - where[:, 1]) // 2
-    offset = -arc[way, gear] / 2 - reached[way, gear]  # alpha at the entry to gear 0, were it behind on this round
+    offset = (
+        -arc[way, gear] / 2 - reached[way, gear]
+    )  # alpha at the entry to gear 0, were it behind on this round
     values = {"r": r, "m": m, "I": I, "J": J, "Omega": Omega, "offset": offset} | tables
     params = {name: jnp.asarray(value, float) for name, value in values.items()}
     params |= {"centre": params["r"] * params["centre"], "way": jnp.asarray(way)}
@@ -167,7 +192,9 @@ def _start(p, gear, driven):
     turn = p["turn"][gear] * p["Omega"]
     u = p["r"] * _unit(psi)
     q = jnp.concatenate([p["centre"][gear] + u, psi[:, None]], axis=1).reshape(-1)
-    v = jnp.concatenate([turn[:, None] * jnp.stack([-u[:, 1], u[:, 0]], axis=1), turn[:, None]], axis=1).reshape(-1)
+    v = jnp.concatenate(
+        [turn[:, None] * jnp.stack([-u[:, 1], u[:, 0]], axis=1), turn[:, None]], axis=1
+    ).reshape(-1)
     if driven:
         q, v = jnp.concatenate([jnp.zeros(1), q]), jnp.concatenate([p["Omega"][None], v])
     return q, v

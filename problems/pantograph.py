@@ -1,32 +1,39 @@
-"""Planar five-bar pantograph whose tip hits a stiff wall (Font-Llagunes and Kovecses): 2 coordinates, or 4 with a closed loop.
+"""Planar five-bar pantograph whose tip hits a stiff wall (Font-Llagunes and Kovecses): 2
+coordinates, or 4 with a closed loop.
 
-Motors stand at (+c, 0) and (-c, 0), c = l_5/2. Links 1 and 2 lead from the first to the tip, links 3 and 4 from the second; q_i
-are absolute angles from the x-axis, u(q) = (cos q, sin q). Link i has length l_i, mass m_i, inertia I_i about its centre of mass,
-which lies at a_i from the joint nearer to the motor; links 3 and 4 are like 1 and 2. The end effector is a mass m_E at the tip.
-Gravity does not act.
+Motors stand at (+c, 0) and (-c, 0), c = l_5/2. Links 1 and 2 lead from the first to the tip, links
+3 and 4 from the second; q_i are absolute angles from the x-axis, u(q) = (cos q, sin q). Link i has
+length l_i, mass m_i, inertia I_i about its centre of mass, which lies at a_i from the joint nearer
+to the motor; links 3 and 4 are like 1 and 2. The end effector is a mass m_E at the tip. Gravity
+does not act.
 
-    tip = (c, 0) + l_1 u(q_1) + l_2 u(q_2) = (-c, 0) + l_1 u(q_3) + l_2 u(q_4)                          (1)
-    T = sum over both arms [1/2 n q_1'^2 + 1/2 f q_2'^2 + k cos(q_1 - q_2) q_1' q_2'],                  (2)
+    tip = (c, 0) + l_1 u(q_1) + l_2 u(q_2) = (-c, 0) + l_1 u(q_3) + l_2 u(q_4)                   (1)
+    T = sum over both arms [1/2 n q_1'^2 + 1/2 f q_2'^2 + k cos(q_1 - q_2) q_1' q_2'],           (2)
         n = I_1 + m_1 a_1^2 + m_2 l_1^2,   f = I_2 + m_2 a_2^2,   k = m_2 l_1 a_2,
         with m_E l_1^2, m_E l_2^2, m_E l_1 l_2 more in the first arm, which carries the end effector
-    forces: -k sin(q_1 - q_2) q_2'^2 on q_1,  +k sin(q_1 - q_2) q_1'^2 on q_2                           (3)
+    forces: -k sin(q_1 - q_2) q_2'^2 on q_1,  +k sin(q_1 - q_2) q_1'^2 on q_2                    (3)
 
-Closed loop: q = (q_1, q_2, q_3, q_4), and (1) are two constraints. Minimal: q = (q_1, q_3), the angles of the motors; the elbows
-are e_1 = (c, 0) + l_1 u(q_1) and e_3 = (-c, 0) + l_1 u(q_3), the tip lies at the distance l_2 from both, on the far side,
+Closed loop: q = (q_1, q_2, q_3, q_4), and (1) are two constraints. Minimal: q = (q_1, q_3), the
+angles of the motors; the elbows are e_1 = (c, 0) + l_1 u(q_1) and e_3 = (-c, 0) + l_1 u(q_3), the
+tip lies at the distance l_2 from both, on the far side,
 
-    tip = (e_1 + e_3)/2 + h n,    h^2 = l_2^2 - |e_1 - e_3|^2/4,    n normal to e_1 - e_3, to its left   (4)
+    tip = (e_1 + e_3)/2 + h n,  h^2 = l_2^2 - |e_1 - e_3|^2/4,
+    n normal to e_1 - e_3, to its left                                                         (4)
 
-and q_2, q_4 are the angles of tip - e_1 and tip - e_3. With W = d(q_1, ..., q_4)/d(q_1, q_3), M_4 of (2) and f_4 of (3)
+and q_2, q_4 are the angles of tip - e_1 and tip - e_3. With W = d(q_1, ..., q_4)/d(q_1, q_3), M_4
+of (2) and f_4 of (3)
 
-    M = W^T M_4 W,    f = W^T (f_4 - M_4 W' v)                                                          (5)
+    M = W^T M_4 W,    f = W^T (f_4 - M_4 W' v)                                                   (5)
 
-The wall is the line y = wall, gap = wall - y of the tip; `tangent` is along x. A run starts `distance` away from the wall, the
-tip moving under the angle gamma to the wall, so that it arrives near x = d; nothing drives it.
+The wall is the line y = wall, gap = wall - y of the tip; `tangent` is along x. A run starts
+`distance` away from the wall, the tip moving under the angle gamma to the wall, so that it arrives
+near x = d; nothing drives it.
 
-Table 1 of the paper gives lengths, masses and inertias. Its drawings are not available. Inferred, because with them all printed
-values of xi come out: both elbows point outwards, the line of the motors is parallel to the wall at the distance 0.2242 m, d is
-counted from the axis of symmetry towards link 1, one set of links and one end effector are counted, and at gamma = 60 degrees the
-tip moves away from the axis. x points from link 3 to link 1.
+Table 1 of the paper gives lengths, masses and inertias. Its drawings are not available. Inferred,
+because with them all printed values of xi come out: both elbows point outwards, the line of the
+motors is parallel to the wall at the distance 0.2242 m, d is counted from the axis of symmetry
+towards link 1, one set of links and one end effector are counted, and at gamma = 60 degrees the tip
+moves away from the axis. x points from link 3 to link 1.
 """
 
 import jax
@@ -36,9 +43,17 @@ import numpy as np
 import nsdyn
 
 TABLE_1 = {
-    "l1": 0.1449, "l2": 0.1984, "a1": 0.0519, "a2": 0.1081, "l5": 0.0445,
-    "m1": 0.1202, "m2": 0.1084, "mE": 0.3144, "I1": 0.0004, "I2": 0.0007,
-}  # fmt: skip
+    "l1": 0.1449,
+    "l2": 0.1984,
+    "a1": 0.0519,
+    "a2": 0.1081,
+    "l5": 0.0445,
+    "m1": 0.1202,
+    "m2": 0.1084,
+    "mE": 0.3144,
+    "I1": 0.0004,
+    "I2": 0.0007,
+}
 WALL = 0.2242  # inferred
 SPEED = 0.219  # of the tip, ours: at d = 0.1 m and 60 degrees T_c is the 9.3 mJ of the experiments
 
@@ -49,11 +64,17 @@ def unit(angle):
 
 def tip_of_links(q, p):
     """The tip at the end of links 1 and 2, from q = (q_1, ..., q_4)."""
-    return jnp.stack([p["l5"] / 2, jnp.zeros_like(p["l5"])]) + p["l1"] * unit(q[0]) + p["l2"] * unit(q[1])  # (1)
+    return (
+        jnp.stack([p["l5"] / 2, jnp.zeros_like(p["l5"])])
+        + p["l1"] * unit(q[0])
+        + p["l2"] * unit(q[1])
+    )  # (1)
 
 
 def loop(q, t, p):
-    return tip_of_links(q, p) - (p["l1"] * unit(q[2]) + p["l2"] * unit(q[3]) - p["l5"] / 2 * unit(0.0))  # (1)
+    return tip_of_links(q, p) - (
+        p["l1"] * unit(q[2]) + p["l2"] * unit(q[3]) - p["l5"] / 2 * unit(0.0)
+    )  # (1)
 
 
 def arms(p):
@@ -122,7 +143,9 @@ LINKS = nsdyn.System(mass=mass_of_links, force=force_of_links)
 LOOP, CONTACT = nsdyn.Fixed(loop), nsdyn.Contact(gap)
 
 
-def pantograph(d=0.1, gamma=60.0, speed=SPEED, distance=0.005, closed_loop=False, t_end=0.06) -> nsdyn.Problem:
+def pantograph(
+    d=0.1, gamma=60.0, speed=SPEED, distance=0.005, closed_loop=False, t_end=0.06
+) -> nsdyn.Problem:
     """The tip meets the wall near x = d, gamma in degrees. params: those of table 1, wall."""
     params = {name: jnp.asarray(value) for name, value in (TABLE_1 | {"wall": WALL}).items()}
     start = np.array([d - distance / np.tan(np.radians(gamma)), WALL - distance])
@@ -153,7 +176,9 @@ def moving(q, velocity, p):
     rows = jax.jacfwd(tip)(q, p)
     if q.shape[0] == 4:
         rows = jnp.concatenate([rows, jax.jacfwd(loop)(q, 0.0, p)])
-    return jnp.linalg.solve(rows, jnp.concatenate([jnp.asarray(velocity, float), jnp.zeros(rows.shape[0] - 2)]))
+    return jnp.linalg.solve(
+        rows, jnp.concatenate([jnp.asarray(velocity, float), jnp.zeros(rows.shape[0] - 2)])
+    )
 
 
 def links(q, p):

@@ -1,8 +1,9 @@
 """Cartesian pendulum: smooth, with a nonlinear constraint, for orders of convergence.
 
-q = (x, y), gravity acts along -y. Unequal masses along x and y keep the motion from being symmetric in the two:
+q = (x, y), gravity acts along -y. Unequal masses along x and y keep the motion from being symmetric
+in the two:
 
-    M = diag(m_x, m_y),   V = m_y g y,   g(q) = (x^2 + y^2 - L^2) / 2                                   (1)
+    M = diag(m_x, m_y),   V = m_y g y,   g(q) = (x^2 + y^2 - L^2) / 2                            (1)
 
 All parameters are assumed. The particle starts at (L, 0) with the velocity (0, v0).
 """
@@ -35,6 +36,9 @@ ROD = nsdyn.Fixed(rod)
 
 def pendulum(mx=1.0, my=2.0, L=1.0, g=9.81, v0=0.5, t_end=1.0) -> nsdyn.Problem:
     """The pendulum, released horizontally. params: mx, my, L, g."""
-    params = {name: jnp.asarray(value, float) for name, value in {"mx": mx, "my": my, "L": L, "g": g}.items()}
+    params = {
+        name: jnp.asarray(value, float)
+        for name, value in {"mx": mx, "my": my, "L": L, "g": g}.items()
+    }
     q0, v0 = jnp.stack([L, 0.0]), jnp.stack([0.0, v0])
     return nsdyn.Problem("pendulum", SYSTEM, ROD, q0=q0, v0=v0, t_end=t_end, params=params)

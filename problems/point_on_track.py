@@ -1,20 +1,24 @@
-"""Particle on a track with a corner (Patil and Bruls): a ramp, or a wedge by another switching function.
+"""Particle on a track with a corner (Patil and Bruls): a ramp, or a wedge by another switching
+function.
 
-q = (x, y); gravity acts along -y. The masses along x and y are equal unless m_y is given: unequal ones tell metrics apart.
+q = (x, y); gravity acts along -y. The masses along x and y are equal unless m_y is given: unequal
+ones tell metrics apart.
 
-    M = diag(m, m_y),   V = m_y g y                                                                     (1)
-    g_1 = y,   g_2 = y - a (x - l)                                                                      (2)
-    ramp:    z = x - l                  flat for x < l, slope a for x > l                               (3)
-    wedge:   z = y - a (x - l) / 2      both lines for x > l, if a > 0: the particle comes from there   (4)
+    M = diag(m, m_y),   V = m_y g y                                                              (1)
+    g_1 = y,   g_2 = y - a (x - l)                                                               (2)
+    ramp:    z = x - l                  flat for x < l, slope a for x > l                        (3)
+    wedge:
+        z = y - a (x - l) / 2  both lines for x > l, if a > 0: the particle comes from there   (4)
 
-Let th = atan(a), m_y = m, and the impulse act along the gradient at position E between that before (0) and that after (1).
-For the velocity u along the lines, positive in the direction of x, then
+Let th = atan(a), m_y = m, and the impulse act along the gradient at position E between that before
+(0) and that after (1). For the velocity u along the lines, positive in the direction of x, then
 
-    u+ = u- cos(E th) / cos((1 - E) th)                                                                 (5)
+    u+ = u- cos(E th) / cos((1 - E) th)                                                          (5)
 
-On the ramp the particle goes on. In the wedge it would have to turn by pi - th, more than a right angle; but gradients tell
-lines and not directions, and for every E the particle keeps its way in -x, where the lines are not part of the wedge. Every run
-into the corner ends with Status.LEADS_BACK.
+On the ramp the particle goes on. In the wedge it would have to turn by pi - th, more than a right
+angle; but gradients tell lines and not directions, and for every E the particle keeps its way in
+-x, where the lines are not part of the wedge. Every run into the corner ends with
+Status.LEADS_BACK.
 
 The slides print no numbers: all parameters are assumed.
 """
@@ -22,7 +26,7 @@ The slides print no numbers: all parameters are assumed.
 import jax.numpy as jnp
 
 import nsdyn
-from nsdyn.words import unknown
+from nsdyn.errors import unknown
 
 
 def mass(q, p):
@@ -61,11 +65,14 @@ SHAPES = {
 }
 
 
-def point_on_track(m=1.0, a=0.5, l=0.5, v0=4.0, g=9.81, x0=None, shape="ramp", my=None, t_end=0.5) -> nsdyn.Problem:
-    """The particle starts at x0 with the speed v0 towards the corner; x0 is 0 on the ramp and 2 l in the wedge.
+def point_on_track(
+    m=1.0, a=0.5, l=0.5, v0=4.0, g=9.81, x0=None, shape="ramp", my=None, t_end=0.5
+) -> nsdyn.Problem:
+    """The particle starts at x0 with the speed v0 towards the corner; x0 is 0 on the ramp and 2 l
+    in the wedge.
 
-    On the ramp it may start on either side of the corner, in the wedge it starts on the flat line, at x0 > l for a > 0.
-    params: m, my (None: m), a, l, g.
+    On the ramp it may start on either side of the corner, in the wedge it starts on the flat line,
+    at x0 > l for a > 0. params: m, my (None: m), a, l, g.
     """
     if shape not in SHAPES:
         raise unknown("point_on_track(shape=...)", str(shape), SHAPES)
@@ -76,4 +83,6 @@ def point_on_track(m=1.0, a=0.5, l=0.5, v0=4.0, g=9.81, x0=None, shape="ramp", m
     rise = jnp.where((x0 > params["l"]) & (shape == "ramp"), params["a"], 0.0)
     ahead = jnp.sign(params["l"] - x0) * v0 / jnp.hypot(1.0, rise)
     q0, v0 = jnp.stack([x0, rise * (x0 - params["l"])]), jnp.stack([ahead, ahead * rise])
-    return nsdyn.Problem("point_on_track", SYSTEM, SHAPES[shape], q0=q0, v0=v0, t_end=t_end, params=params)
+    return nsdyn.Problem(
+        "point_on_track", SYSTEM, SHAPES[shape], q0=q0, v0=v0, t_end=t_end, params=params
+    )

@@ -1,30 +1,34 @@
 """Rimless wheel: a hub on n spokes that rolls down a slope from foot to foot (McGeer).
 
-x runs down the slope, y along its normal. The hub (x, y) has the mass m, the spokes of length L have none. The foot of spoke k
-(the mode, less FIRST) stands where k spokes before it have left it, and with alpha = pi/n
+x runs down the slope, y along its normal. The hub (x, y) has the mass m, the spokes of length L
+have none. The foot of spoke k (the mode, less FIRST) stands where k spokes before it have left it,
+and with alpha = pi/n
 
-    M = diag(m, m),   V = m g (y cos gamma - x sin gamma)                                               (1)
-    x_k = 2 k L sin alpha                                                                               (2)
-    (x - x_k)^2 + y^2 = L^2                                                                             (3)
-    z = x_k + L sin alpha - x  (down the slope),   x - x_k + L sin alpha  (up)                          (4)
+    M = diag(m, m),   V = m g (y cos gamma - x sin gamma)                                        (1)
+    x_k = 2 k L sin alpha                                                                        (2)
+    (x - x_k)^2 + y^2 = L^2                                                                      (3)
+    z = x_k + L sin alpha - x  (down the slope),   x - x_k + L sin alpha  (up)                   (4)
 
-A wheel with an inertia I has its angle phi, clockwise and zero where spoke 0 stands on the slope, as a third coordinate, and
-without slipping
+A wheel with an inertia I has its angle phi, clockwise and zero where spoke 0 stands on the slope,
+as a third coordinate, and without slipping
 
-    phi = 2 k alpha + atan2(x - x_k, y)                                                                 (5)
+    phi = 2 k alpha + atan2(x - x_k, y)                                                          (5)
 
-Without inertia there is no such coordinate: its mass would be zero. At a heel strike the hub stands above the middle between two
-feet; an impulse in the foot to come, E = 1, multiplies the angular velocity by
+Without inertia there is no such coordinate: its mass would be zero. At a heel strike the hub stands
+above the middle between two feet; an impulse in the foot to come, E = 1, multiplies the angular
+velocity by
 
-    omega+ = omega- r,   r = (I + m L^2 cos 2 alpha) / J,   J = I + m L^2                               (6)
+    omega+ = omega- r,   r = (I + m L^2 cos 2 alpha) / J,   J = I + m L^2                        (6)
 
 and the wheel rolls on for ever with the omega+ for which the slope pays for what the impacts take:
 
-    omega+^2 = r^2 (omega+^2 + 4 m g L sin gamma sin alpha / J)                                         (7)
+    omega+^2 = r^2 (omega+^2 + 4 m g L sin gamma sin alpha / J)                                  (7)
 
-The feet are bilateral: a fast wheel would lift off. A slow one comes back over its foot and rocks until its impacts accumulate.
+The feet are bilateral: a fast wheel would lift off. A slow one comes back over its foot and rocks
+until its impacts accumulate.
 
-Eight spokes, m = L = 1, I = 0 and the slope are those of no machine but common in the literature; the start is assumed.
+Eight spokes, m = L = 1, I = 0 and the slope are those of no machine but common in the literature;
+the start is assumed.
 """
 
 import jax
@@ -32,7 +36,8 @@ import jax.numpy as jnp
 
 import nsdyn
 
-FIRST = 100  # the mode of spoke 0: modes are not negative, and a wheel may roll up the slope for a while
+# The mode of spoke 0: modes are not negative, and a wheel may roll up the slope for a while
+FIRST = 100
 
 
 def mass(q, p):
@@ -41,7 +46,9 @@ def mass(q, p):
 
 def force(q, v, t, p):
     weight = p["m"] * p["g"]
-    pull = jnp.stack([weight * jnp.sin(p["slope"]), -weight * jnp.cos(p["slope"]), jnp.zeros_like(weight)])
+    pull = jnp.stack(
+        [weight * jnp.sin(p["slope"]), -weight * jnp.cos(p["slope"]), jnp.zeros_like(weight)]
+    )
     return pull[: q.shape[0]]
 
 
@@ -65,12 +72,14 @@ def spoke(q, t, p, mode, held):
     length = (x**2 + q[1] ** 2 - p["L"] ** 2)[None]  # (3)
     if q.shape[0] == 2:
         return length
-    return jnp.concatenate([length, (q[2] - 2 * k * p["alpha"] - jnp.arctan2(x, q[1]))[None]])  # (5)
+    return jnp.concatenate(
+        [length, (q[2] - 2 * k * p["alpha"] - jnp.arctan2(x, q[1]))[None]]
+    )  # (5)
 
 
 def strikes(q, v, lam, t, p, mode, held):
-    """Guard `mode` mod 2 belongs to the strike between this spoke and the next from both sides: what fired at a switch is then
-    what a motion back would lower."""
+    """Guard `mode` mod 2 belongs to the strike between this spoke and the next from both sides:
+    what fired at a switch is then what a motion back would lower."""
     _, x = ahead(q, p, mode)
     down, up = half_step(p) - x, half_step(p) + x  # (4)
     return jnp.where(mode % 2 == 0, jnp.stack([down, up]), jnp.stack([up, down]))
@@ -87,8 +96,9 @@ FEET = nsdyn.Transitions(rows=spoke, guards=strikes, after=next_spoke, mode0=FIR
 def rimless_wheel(
     spokes=8, m=1.0, L=1.0, I=0.0, slope=0.08, g=9.81, theta0=None, omega0=1.5, t_end=10.0
 ) -> nsdyn.Problem:
-    """The wheel stands on spoke 0, which leans forward by theta0 from the normal of the slope and turns with omega0; theta0 is
-    -pi/spokes, where a strike has just been, unless given. params: m, L, I, slope, g, alpha."""
+    """The wheel stands on spoke 0, which leans forward by theta0 from the normal of the slope and
+    turns with omega0; theta0 is -pi/spokes, where a strike has just been, unless given. params: m,
+    L, I, slope, g, alpha."""
     alpha = jnp.pi / spokes
     values = {"m": m, "L": L, "I": I, "slope": slope, "g": g, "alpha": alpha}
     params = {name: jnp.asarray(value, float) for name, value in values.items()}
@@ -96,7 +106,9 @@ def rimless_wheel(
     q0 = jnp.stack([L * jnp.sin(theta), L * jnp.cos(theta), theta])
     v0 = omega0 * jnp.stack([L * jnp.cos(theta), -L * jnp.sin(theta), jnp.ones(())])
     n = 2 if not isinstance(I, jax.core.Tracer) and I == 0 else 3
-    return nsdyn.Problem("rimless_wheel", SYSTEM, FEET, q0=q0[:n], v0=v0[:n], t_end=t_end, params=params)
+    return nsdyn.Problem(
+        "rimless_wheel", SYSTEM, FEET, q0=q0[:n], v0=v0[:n], t_end=t_end, params=params
+    )
 
 
 def outline(q, p, mode, spokes=8):

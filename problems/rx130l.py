@@ -1,26 +1,31 @@
-"""A 6R industrial robot whose first three joints lock one after another (A. Mueller, section 7), with SURROGATE parameters.
+"""A 6R industrial robot whose first three joints lock one after another (A. Mueller, section 7),
+with SURROGATE parameters.
 
-The source names the robot (Staubli RX130L), the gear ratio of 100 and the lock times; the inertia parameters it identified and
-its initial state are not published. All others are therefore assumed:
+The source names the robot (Staubli RX130L), the gear ratio of 100 and the lock times; the inertia
+parameters it identified and its initial state are not published. All others are therefore assumed:
 
-- Lengths: upper arm 0.625 m, forearm 0.925 m, flange 0.110 m, which fit the reach in the catalogue; base 0.55 m; no offset at
-  the shoulder.
-- Bodies: the larger RX160L, from the robot description in the public repository ros-industrial/staubli, brought to these lengths.
-  Its forearm is the same. Without the shoulder offset link 1 has its centre of mass on its axis. The upper arm (link 2) scales:
+- Lengths: upper arm 0.625 m, forearm 0.925 m, flange 0.110 m, which fit the reach in the catalogue;
+  base 0.55 m; no offset at the shoulder.
+- Bodies: the larger RX160L, from the robot description in the public repository
+  ros-industrial/staubli, brought to these lengths. Its forearm is the same. Without the shoulder
+  offset link 1 has its centre of mass on its axis. The upper arm (link 2) scales:
 
-      s = 0.625/0.825:   m ~ s,   c_z ~ s,   I_xx, I_yy ~ s^3,   I_yz ~ s^2,   I_zz ~ s,   I_xy = I_xz = 0              (1)
+      s = 0.625/0.825:  m ~ s,  c_z ~ s,  I_xx, I_yy ~ s^3,  I_yz ~ s^2,  I_zz ~ s,
+      I_xy = I_xz = 0                                                                          (1)
 
 - Rotors: J = 3e-4, 3e-4, 1e-4 kg m2 for the arm and 3e-5 kg m2 for each of the wrist, at the motor.
-- Start: joint angles (0, pi/6, pi/3, 0, 0, 0), joint rates (2, 1.5, 2, 0, 0, 0) rad/s, and the end at 0.2 s.
+- Start: joint angles (0, pi/6, pi/3, 0, 0, 0), joint rates (2, 1.5, 2, 0, 0, 0) rad/s, and the end
+  at 0.2 s.
 
-At q = 0 the arm stands upright; its axes are then z, y, y, z, y, z. Coordinates are motor angles, see `geared_chain`. Joints
-1, 2, 3 lock at 0.05, 0.10, 0.15 s; the wrist does not lock. The motors are off, or compensate a part of the weight.
+At q = 0 the arm stands upright; its axes are then z, y, y, z, y, z. Coordinates are motor angles,
+see `geared_chain`. Joints 1, 2, 3 lock at 0.05, 0.10, 0.15 s; the wrist does not lock. The motors
+are off, or compensate a part of the weight.
 """
 
 import numpy as np
 
 import nsdyn
-from nsdyn.chain import Chain
+from nsdyn.multibody.chain import Chain
 from nsdyn.problems.geared_chain import SYSTEM, parameters
 
 RATIO = 100.0
@@ -37,14 +42,26 @@ S = UPPER_ARM / 0.825
 
 # mass [kg], centre of mass [m], inertia about it [kg m2] as xx, xy, xz, yy, yz, zz; a surrogate
 BODIES = (
-    (45.357763, (0.0, -0.002547, -0.040488), (0.839141, 0.022637, 0.162457, 1.030146, 0.027416, 1.064698)),
+    (
+        45.357763,
+        (0.0, -0.002547, -0.040488),
+        (0.839141, 0.022637, 0.162457, 1.030146, 0.027416, 1.064698),
+    ),
     (
         51.266495 * S,
         (0.0, 0.264164, 0.347704 * S),
         (5.2728 * S**3, 0.0, 0.0, 5.536809 * S**3, -0.008261 * S**2, 0.486191 * S),
     ),  # (1)
-    (19.754401, (-0.000255, 0.016478, -0.003819), (0.249388, -0.004901, 0.004825, 0.211780, 0.000574, 0.238488)),
-    (27.640019, (-0.009602, 0.000028, 0.472641), (1.378080, 0.000062, -0.042670, 1.366754, 0.000069, 0.170331)),
+    (
+        19.754401,
+        (-0.000255, 0.016478, -0.003819),
+        (0.249388, -0.004901, 0.004825, 0.211780, 0.000574, 0.238488),
+    ),
+    (
+        27.640019,
+        (-0.009602, 0.000028, 0.472641),
+        (1.378080, 0.000062, -0.042670, 1.366754, 0.000069, 0.170331),
+    ),
     (0.548088, (0.0, -0.000347, 0.023671), (0.000876, 0.0, 0.0, 0.000889, 0.000005, 0.000412)),
     (0.038484, (-0.000245, 0.0, -0.007626), (0.000011, 0.0, 0.0, 0.000011, 0.0, 0.000021)),
 )
@@ -55,7 +72,9 @@ def lock_times(p):
     return p["locks"]
 
 
-LOCKS = nsdyn.Scheduled(times=lock_times, stages=(None, nsdyn.lock(0), nsdyn.lock(0, 1), nsdyn.lock(0, 1, 2)))
+LOCKS = nsdyn.Scheduled(
+    times=lock_times, stages=(None, nsdyn.lock(0), nsdyn.lock(0, 1), nsdyn.lock(0, 1, 2))
+)
 
 
 def robot(g=9.81) -> Chain:
@@ -76,9 +95,12 @@ def symmetric(xx, xy, xz, yy, yz, zz):
     return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
 
-def rx130l(locks=LOCK_TIMES, compensation=0.0, g=9.81, angles=ANGLES, rates=RATES, t_end=0.2) -> nsdyn.Problem:
-    """Joint i locks at locks[i], i = 1, 2, 3; `compensation` is the part of the weight that the motors carry. `angles` and
-    `rates` are those of the joints, q0 and v0 those of the motors. params: chain, ratio, tip, compensation, locks."""
+def rx130l(
+    locks=LOCK_TIMES, compensation=0.0, g=9.81, angles=ANGLES, rates=RATES, t_end=0.2
+) -> nsdyn.Problem:
+    """Joint i locks at locks[i], i = 1, 2, 3; `compensation` is the part of the weight that the
+    motors carry. `angles` and `rates` are those of the joints, q0 and v0 those of the motors.
+    params: chain, ratio, tip, compensation, locks."""
     params = parameters(robot(g), RATIO, TIP, compensation) | {"locks": np.asarray(locks, float)}
     q0, v0 = RATIO * np.asarray(angles, float), RATIO * np.asarray(rates, float)
     return nsdyn.Problem("rx130l", SYSTEM, LOCKS, q0=q0, v0=v0, t_end=t_end, params=params)

@@ -1,17 +1,21 @@
 """Particle on a polygon of any number of segments, travelled in both directions.
 
-The point on track with many modes. The particle is that of `point_on_track`; the polygon has the corners (x_k, y_k),
-k = 0 ... n, with x_0 < x_1 < ... On segment k (the mode), from corner k to k + 1,
+The point on track with many modes. The particle is that of `point_on_track`; the polygon has the
+corners (x_k, y_k), k = 0 ... n, with x_0 < x_1 < ... On segment k (the mode), from corner k to k +
+1,
 
-    g = y - y_k - (x - x_k) (y_{k+1} - y_k) / (x_{k+1} - x_k)                                           (1)
-    z = x - x_k  (left end),   x_{k+1} - x  (right end)                                                 (2)
+    g = y - y_k - (x - x_k) (y_{k+1} - y_k) / (x_{k+1} - x_k)                                    (1)
+    z = x - x_k  (left end),   x_{k+1} - x  (right end)                                          (2)
 
-and the first and last segments run on beyond their ends. Only the entries of the current segment are looked up in the tables,
-so that a step costs the same for any n. The tables hold corners, not slopes: whatever their values, the segments meet.
+and the first and last segments run on beyond their ends. Only the entries of the current segment
+are looked up in the tables, so that a step costs the same for any n. The tables hold corners, not
+slopes: whatever their values, the segments meet.
 
-A turn of more than a right angle ends a run with Status.LEADS_BACK, as in the wedge of `point_on_track`.
+A turn of more than a right angle ends a run with Status.LEADS_BACK, as in the wedge of
+`point_on_track`.
 
-Ours, the default included: a bowl, y = x^2 / 2 at ten corners, in which the particle starts at rest and comes back.
+Ours, the default included: a bowl, y = x^2 / 2 at ten corners, in which the particle starts at rest
+and comes back.
 """
 
 import jax
@@ -31,7 +35,8 @@ def line(q, t, p, segment, held):
 
 
 def ends(q, v, lam, t, p, segment, held):
-    """Guard k mod 2 belongs to corner k from both sides: what fired at a switch is then what a motion back would lower."""
+    """Guard k mod 2 belongs to corner k from both sides: what fired at a switch is then what a
+    motion back would lower."""
     left = jnp.where(segment == 0, 1.0, q[0] - p["x"][segment])
     right = jnp.where(segment == p["x"].shape[0] - 2, 1.0, p["x"][segment + 1] - q[0])
     return jnp.where(segment % 2 == 0, jnp.stack([left, right]), jnp.stack([right, left]))  # (2)
@@ -41,19 +46,25 @@ def neighbour(fired, q, v, t, p, segment):
     return jnp.where(fired[(segment + 1) % 2], segment + 1, segment - 1)
 
 
-def segmented_track(x=BOWL, y=BOWL**2 / 2, m=1.0, my=None, g=9.81, x0=-0.8, v0=0.0, t_end=2.0) -> nsdyn.Problem:
-    """Corners x, y; the particle starts at x0 with the velocity v0 along the track, positive to the right.
+def segmented_track(
+    x=BOWL, y=BOWL**2 / 2, m=1.0, my=None, g=9.81, x0=-0.8, v0=0.0, t_end=2.0
+) -> nsdyn.Problem:
+    """Corners x, y; the particle starts at x0 with the velocity v0 along the track, positive to the
+    right.
 
     params: x, y, m, my (None: m), g.
     """
     x, y = jnp.asarray(x, float), jnp.asarray(y, float)
     if x.ndim != 1 or x.shape != y.shape or x.shape[0] < 2:
         raise nsdyn.ProblemError(
-            f"segmented_track(x=..., y=...): expected two vectors of the same length, at least 2, found shapes {x.shape} "
+            "segmented_track(x=..., y=...): expected two vectors of the same length, at least 2, "
+            f"found shapes {x.shape} "
             f"and {y.shape}"
         )
     if not isinstance(x, jax.core.Tracer) and np.any(np.diff(x) <= 0):
-        raise nsdyn.ProblemError(f"segmented_track(x=...): expected increasing corners, found {np.asarray(x).tolist()}")
+        raise nsdyn.ProblemError(
+            f"segmented_track(x=...): expected increasing corners, found {np.asarray(x).tolist()}"
+        )
     values = {"m": m, "my": m if my is None else my, "g": g}
     params = {"x": x, "y": y} | {name: jnp.asarray(value, float) for name, value in values.items()}
     segment = jnp.clip(jnp.searchsorted(x, x0, side="right") - 1, 0, x.shape[0] - 2)
@@ -62,4 +73,6 @@ def segmented_track(x=BOWL, y=BOWL**2 / 2, m=1.0, my=None, g=9.81, x0=-0.8, v0=0
     ahead = v0 / jnp.hypot(1.0, rise)
     polygon = nsdyn.Transitions(rows=line, guards=ends, after=neighbour, mode0=segment)
     v0 = jnp.stack([ahead, ahead * rise])
-    return nsdyn.Problem("segmented_track", SYSTEM, polygon, q0=q0, v0=v0, t_end=t_end, params=params)
+    return nsdyn.Problem(
+        "segmented_track", SYSTEM, polygon, q0=q0, v0=v0, t_end=t_end, params=params
+    )

@@ -1,7 +1,9 @@
-"""A chain of n links in 3D that falls and hits a floor or a wall with its tip; joints may lock on the way.
+"""A chain of n links in 3D that falls and hits a floor or a wall with its tip; joints may lock on
+the way.
 
-Equal cylindrical links, each along its own x-axis and jointed at its ends; joint 0 is held at the origin. The axis of joint i
-stands across the link at the angle `twist` i, so that the chain bends out of every plane:
+Equal cylindrical links, each along its own x-axis and jointed at its ends; joint 0 is held at the
+origin. The axis of joint i stands across the link at the angle `twist` i, so that the chain bends
+out of every plane:
 
     axis_i = (0, cos(twist i), sin(twist i))                                                   (1)
     I = diag(m r^2/2, m (3 r^2 + L^2)/12, m (3 r^2 + L^2)/12) about the middle of the link     (2)
@@ -13,9 +15,9 @@ At q = 0 the chain lies along the world's x-axis; gravity acts along -z. All num
 import jax.numpy as jnp
 
 import nsdyn
-from nsdyn.chain import Chain, tip
-from nsdyn.chain_dynamics import chain_system
 from nsdyn.errors import ProblemError
+from nsdyn.multibody.chain import Chain, tip
+from nsdyn.multibody.chain_dynamics import chain_system
 
 GRAVITY = 9.81
 
@@ -69,15 +71,18 @@ def serial_chain(
     v0=None,
     t_end=1.0,
 ) -> nsdyn.Problem:
-    """n links; offset=None takes the wall away; locks=((time, joint), ...) in ascending order. A tip that leaves the wall more
-    slowly than `rest_speed` stays on it: 0.05 m/s is a bounce of a tenth of a millimetre.
+    """n links; offset=None takes the wall away; locks=((time, joint), ...) in ascending order. A
+    tip that leaves the wall more slowly than `rest_speed` stays on it: 0.05 m/s is a bounce of a
+    tenth of a millimetre.
 
     params: chain, tip, normal, offset, locks (the times).
     """
     locks = tuple((float(time), int(joint)) for time, joint in locks)
     wrong = [joint for _, joint in locks if not 0 <= joint < n]
     if wrong:
-        raise ProblemError(f"serial_chain(locks=...): expected joints 0 ... {n - 1}, found {wrong[0]}")
+        raise ProblemError(
+            f"serial_chain(locks=...): expected joints 0 ... {n - 1}, found {wrong[0]}"
+        )
     params = {
         "chain": links(n, length, mass, radius, twist, g),
         "tip": jnp.array([length, 0.0, 0.0]),
@@ -88,4 +93,6 @@ def serial_chain(
     q0 = jnp.zeros(n) if q0 is None else q0
     v0 = jnp.zeros(n) if v0 is None else v0
     parts = constraints(None if offset is None else rest_speed, tuple(joint for _, joint in locks))
-    return nsdyn.Problem("serial_chain", chain_system(n), parts, q0=q0, v0=v0, t_end=t_end, params=params)
+    return nsdyn.Problem(
+        "serial_chain", chain_system(n), parts, q0=q0, v0=v0, t_end=t_end, params=params
+    )

@@ -1,15 +1,18 @@
 """Planar 3R pendulum whose joints lock one after another (A. Mueller, section 6).
 
-q = relative joint angles; q_1 is measured from the horizontal, all counter-clockwise; gravity acts along -y. With the absolute
-angles and rates th_i = q_1 + ... + q_i, w_i = v_1 + ... + v_i, link length L, mass m, inertia I about the centre of mass,
+q = relative joint angles; q_1 is measured from the horizontal, all counter-clockwise; gravity acts
+along -y. With the absolute angles and rates th_i = q_1 + ... + q_i, w_i = v_1 + ... + v_i, link
+length L, mass m, inertia I about the centre of mass,
 
-    T = 1/2 sum_ij A_ij w_i w_j cos(th_i - th_j),   A_11 = I + 9/4 m L^2, A_22 = I + 5/4 m L^2, A_33 = I + 1/4 m L^2,   (1)
+    T = 1/2 sum_ij A_ij w_i w_j cos(th_i - th_j),
+    A_11 = I + 9/4 m L^2, A_22 = I + 5/4 m L^2, A_33 = I + 1/4 m L^2,                          (1)
         A_12 = 3/2 m L^2,  A_13 = A_23 = 1/2 m L^2
-    V = m g L (5/2 sin th_1 + 3/2 sin th_2 + 1/2 sin th_3)                                                              (2)
+    V = m g L (5/2 sin th_1 + 3/2 sin th_2 + 1/2 sin th_3)                                       (2)
 
-The force on th_i is Q_i = -sum_j A_ij w_j^2 sin(th_i - th_j) - dV/dth_i; in relative angles M and f are sums of these over the
-links that a joint carries. Mass, inertia, lengths, initial state and lock times are those of the paper; its drawing is not
-available, so the angle convention and the end time of 2 s are ours.
+The force on th_i is Q_i = -sum_j A_ij w_j^2 sin(th_i - th_j) - dV/dth_i; in relative angles M and f
+are sums of these over the links that a joint carries. Mass, inertia, lengths, initial state and
+lock times are those of the paper; its drawing is not available, so the angle convention and the end
+time of 2 s are ours.
 """
 
 import jax.numpy as jnp
@@ -32,7 +35,9 @@ def mass(q, p):
     m22 = 2 * p["I"] + a * (1.5 + c3)
     m12 = m22 + a * (1.5 * c2 + 0.5 * c23)
     m11 = 3 * p["I"] + a * (3.75 + 3 * c2 + c3 + c23)
-    return jnp.stack([jnp.stack([m11, m12, m13]), jnp.stack([m12, m22, m23]), jnp.stack([m13, m23, m33])])
+    return jnp.stack(
+        [jnp.stack([m11, m12, m13]), jnp.stack([m12, m22, m23]), jnp.stack([m13, m23, m33])]
+    )
 
 
 def force(q, v, t, p):
@@ -48,7 +53,9 @@ def force(q, v, t, p):
 
 def potential(q, p):
     th2, th3 = q[0] + q[1], q[0] + q[1] + q[2]
-    return p["m"] * p["g"] * p["L"] * (2.5 * jnp.sin(q[0]) + 1.5 * jnp.sin(th2) + 0.5 * jnp.sin(th3))
+    return (
+        p["m"] * p["g"] * p["L"] * (2.5 * jnp.sin(q[0]) + 1.5 * jnp.sin(th2) + 0.5 * jnp.sin(th3))
+    )
 
 
 def lock_times(p):
@@ -60,11 +67,27 @@ LOCKS = nsdyn.Scheduled(times=lock_times, stages=(None, nsdyn.lock(1), nsdyn.loc
 
 
 def three_r_pendulum(
-    m=MASS, L=LENGTH, I=INERTIA, g=GRAVITY, locks=LOCK_TIMES, q0=(jnp.pi / 6,) * 3, v0=(0.0, 0.0, 0.0), t_end=2.0
+    m=MASS,
+    L=LENGTH,
+    I=INERTIA,
+    g=GRAVITY,
+    locks=LOCK_TIMES,
+    q0=(jnp.pi / 6,) * 3,
+    v0=(0.0, 0.0, 0.0),
+    t_end=2.0,
 ) -> nsdyn.Problem:
-    """The 3R pendulum; joint 2 locks at locks[0], joint 3 at locks[1]. params: m, L, I, g, locks."""
-    params = {"m": float(m), "L": float(L), "I": float(I), "g": float(g), "locks": jnp.asarray(locks, float)}
-    return nsdyn.Problem("three_r_pendulum", SYSTEM, LOCKS, q0=q0, v0=v0, t_end=t_end, params=params)
+    """The 3R pendulum; joint 2 locks at locks[0], joint 3 at locks[1]. params: m, L, I, g,
+    locks."""
+    params = {
+        "m": float(m),
+        "L": float(L),
+        "I": float(I),
+        "g": float(g),
+        "locks": jnp.asarray(locks, float),
+    }
+    return nsdyn.Problem(
+        "three_r_pendulum", SYSTEM, LOCKS, q0=q0, v0=v0, t_end=t_end, params=params
+    )
 
 
 def joints(q, p):

@@ -1,7 +1,9 @@
-"""Two links in a row hit an immovable wall with their end: the example of Alexiou's section 3, with its closed form.
+"""Two links in a row hit an immovable wall with their end: the example of Alexiou's section 3, with
+its closed form.
 
-Two equal slender links of length L and mass m, I = m L^2/12, lie along the x-axis and turn about z with the joint rates w_1, w_2.
-Their end, moving along +y, has reached the wall y = 0: gap = -y. Nothing else acts. His closed form, n = +y,
+Two equal slender links of length L and mass m, I = m L^2/12, lie along the x-axis and turn about z
+with the joint rates w_1, w_2. Their end, moving along +y, has reached the wall y = 0: gap = -y.
+Nothing else acts. His closed form, n = +y,
 
     v_imp = L (2 w_1 + w_2)                                                                    (34)
     J = (1 + e) (7 m/24) L (2 w_1 + w_2)                                                       (36)
@@ -9,15 +11,15 @@ Their end, moving along +y, has reached the wall y = 0: gap = -y. Nothing else a
     dw_2 = -(1 + e) (3/2) (2 w_1 + w_2)                                                        (39)
     v_bounce = -e v_imp                                                                        (40)
 
-holds with the law `Restitution(e)`. The row of the gap is -n, so that the impulse of the event is Lam = -J. Masses, lengths and
-rates are free in the source; the values here are ours.
+holds with the law `Restitution(e)`. The row of the gap is -n, so that the impulse of the event is
+Lam = -J. Masses, lengths and rates are free in the source; the values here are ours.
 """
 
 import jax.numpy as jnp
 
 import nsdyn
-from nsdyn.chain import Chain
-from nsdyn.chain_dynamics import chain_system
+from nsdyn.multibody.chain import Chain
+from nsdyn.multibody.chain_dynamics import chain_system
 from nsdyn.problems.serial_chain import gap
 
 
@@ -35,5 +37,11 @@ def two_link_impact(m=1.0, L=1.0, w=(1.0, 0.5), q0=(0.0, 0.0), t_end=0.2) -> nsd
     )
     params = {"chain": chain, "tip": along, "normal": jnp.array([0.0, -1.0, 0.0]), "offset": 0.0}
     return nsdyn.Problem(
-        "two_link_impact", chain_system(2), nsdyn.Contact(gap), q0=q0, v0=w, t_end=t_end, params=params
+        "two_link_impact",
+        chain_system(2),
+        nsdyn.Contact(gap),
+        q0=q0,
+        v0=w,
+        t_end=t_end,
+        params=params,
     )

@@ -2,19 +2,22 @@
 
     problem = problems.from_urdf("arm.urdf", tip="tool", locks=((0.1, "elbow"),))
 
-The chain is the way from the base link to the tip link. Base and tip may be left out where the tree has one root and does not
-branch. The base stands still; its frame is the world. Fixed joints are merged: with the frame H = (R, r) of a link in the moving
-link that carries it, its body is, in that link's frame,
+The chain is the way from the base link to the tip link. Base and tip may be left out where the tree
+has one root and does not branch. The base stands still; its frame is the world. Fixed joints are
+merged: with the frame H = (R, r) of a link in the moving link that carries it, its body is, in that
+link's frame,
 
-    c' = R c + r,   I' = R I^C R^T                                                                        (1)
+    c' = R c + r,   I' = R I^C R^T                                                               (1)
 
 and bodies that move as one are one, about their common centre of mass c,
 
-    m = sum m_k,   m c = sum m_k c'_k,   I^C = sum I'_k + m_k (|d_k|^2 1 - d_k d_k^T),  d_k = c'_k - c    (2)
+    m = sum m_k,  m c = sum m_k c'_k,  I^C = sum I'_k + m_k (|d_k|^2 1 - d_k d_k^T),
+    d_k = c'_k - c                                                                             (2)
 
-What hangs on the chain beside the way to the tip, or beyond it (a gripper, say), rides along with its mass, its own joints held
-at zero or at the nearest value that their limits allow. What hangs on the base is left out. Limits are data: they decide where a
-motion may start, and nothing stops a joint that reaches one.
+What hangs on the chain beside the way to the tip, or beyond it (a gripper, say), rides along with
+its mass, its own joints held at zero or at the nearest value that their limits allow. What hangs on
+the base is left out. Limits are data: they decide where a motion may start, and nothing stops a
+joint that reaches one.
 """
 
 from contextlib import contextmanager
@@ -25,18 +28,17 @@ import jax.numpy as jnp
 import numpy as np
 
 import nsdyn
-from nsdyn.chain import EARTH, Chain
-from nsdyn.chain_dynamics import chain_system
-from nsdyn.errors import ProblemError
+from nsdyn.constraints.scheduled import check_times
+from nsdyn.errors import ProblemError, unknown
+from nsdyn.multibody.chain import EARTH, Chain
+from nsdyn.multibody.chain_dynamics import chain_system
 from nsdyn.problems.serial_chain import constraints
 from nsdyn.problems.urdf_file import REFUSED, SLIDES, Body, Joint, Tree, check_body, read_tree
-from nsdyn.scheduled import check_times
-from nsdyn.words import unknown
 
 
 class Robot(NamedTuple):
-    """A chain as arrays, one entry per joint, with what a `Chain` does not hold: names and limits (infinite where there are none)
-    and the tip in the frame of the last link."""
+    """A chain as arrays, one entry per joint, with what a `Chain` does not hold: names and limits
+    (infinite where there are none) and the tip in the frame of the last link."""
 
     name: str
     joints: tuple[str, ...]
@@ -54,14 +56,20 @@ class Robot(NamedTuple):
     def chain(self, gravity=EARTH) -> Chain:
         mass, com, inertia = (np.stack(part) for part in zip(*self.bodies, strict=True))
         place, turn = self.frame[:, :3, 3], self.frame[:, :3, :3]
-        return Chain(self.axis, place, mass, com, inertia, slides=self.slides, turn=turn, gravity=gravity)
+        return Chain(
+            self.axis, place, mass, com, inertia, slides=self.slides, turn=turn, gravity=gravity
+        )
 
 
-def from_urdf(path, base=None, tip=None, locks=(), gravity=EARTH, q0=None, v0=None, t_end=1.0) -> nsdyn.Problem:
-    """The robot of a URDF file between two links; locks=((time, joint), ...) in ascending order, joints by name or number.
+def from_urdf(
+    path, base=None, tip=None, locks=(), gravity=EARTH, q0=None, v0=None, t_end=1.0
+) -> nsdyn.Problem:
+    """The robot of a URDF file between two links; locks=((time, joint), ...) in ascending order,
+    joints by name or number.
 
-    The motion starts at rest in the zero position, or where limits exclude that, at the nearest they allow. params: chain, torque
-    (joint forces, zero), tip (in the frame of the last link), locks (the times). `read` gives names and limits.
+    The motion starts at rest in the zero position, or where limits exclude that, at the nearest
+    they allow. params: chain, torque (joint forces, zero), tip (in the frame of the last link),
+    locks (the times). `read` gives names and limits.
     """
     robot = read(path, base, tip)
     with _told(path):
@@ -76,7 +84,13 @@ def from_urdf(path, base=None, tip=None, locks=(), gravity=EARTH, q0=None, v0=No
     }
     v0 = jnp.zeros(n) if v0 is None else v0
     return nsdyn.Problem(
-        robot.name, chain_system(n), constraints(None, joints), q0=q0, v0=v0, t_end=t_end, params=params
+        robot.name,
+        chain_system(n),
+        constraints(None, joints),
+        q0=q0,
+        v0=v0,
+        t_end=t_end,
+        params=params,
     )
 
 
@@ -94,7 +108,9 @@ def read(path: str | Path, base: str | None = None, tip: str | None = None) -> R
         slides = np.array([float(joint.kind in SLIDES) for joint in moving])
         limits = (column(name) for name in ("rest", "lower", "upper", "speed", "effort"))
         names = tuple(joint.name for joint in moving)
-        return Robot(tree.name, names, frames, column("axis"), slides, bodies, tip_frame[:3, 3], *limits)
+        return Robot(
+            tree.name, names, frames, column("axis"), slides, bodies, tip_frame[:3, 3], *limits
+        )
 
 
 @contextmanager
@@ -108,18 +124,26 @@ def _told(path):
 
 def _check_moving(moving: list[Joint], base: str, tip: str) -> None:
     if not moving:
-        raise ProblemError(f"link {tip!r}: expected a joint that moves between it and the base {base!r}, found none")
+        raise ProblemError(
+            f"link {tip!r}: expected a joint that moves between it and the base {base!r}, found "
+            "none"
+        )
     for joint in moving:
         if joint.kind in REFUSED:
-            raise ProblemError(f"joint {joint.name!r}: expected one degree of freedom, found the type {joint.kind!r}")
+            raise ProblemError(
+                f"joint {joint.name!r}: expected one degree of freedom, found the type "
+                f"{joint.kind!r}"
+            )
         if joint.mimics is not None:
             raise ProblemError(
-                f"joint {joint.name!r}: expected a joint that moves by itself, found <mimic> of {joint.mimics!r}"
+                f"joint {joint.name!r}: expected a joint that moves by itself, found <mimic> of "
+                f"{joint.mimics!r}"
             )
 
 
 def _merged_frames(way: list[Joint]) -> tuple[np.ndarray, np.ndarray]:
-    """The frame of each moving joint in the moving link before it, and that of the tip in the last."""
+    """The frame of each moving joint in the moving link before it, and that of the tip in the
+    last."""
     frames, here = [], np.eye(4)
     for joint in way:
         here = here @ joint.frame
@@ -142,16 +166,21 @@ def _carried(tree: Tree, joint: Joint, moving: set[str]) -> Body:
         for other in tree.children(link):
             if other.kind in REFUSED:
                 raise ProblemError(
-                    f"joint {other.name!r}: expected one that can be held, found the type {other.kind!r}"
+                    f"joint {other.name!r}: expected one that can be held, found the type "
+                    f"{other.kind!r}"
                 )
             if other.mimics in moving:
                 raise ProblemError(
-                    f"joint {other.name!r}: expected one that can be held, found <mimic> of {other.mimics!r}"
+                    f"joint {other.name!r}: expected one that can be held, found <mimic> of "
+                    f"{other.mimics!r}"
                 )
             if other.name not in moving:
                 waiting.append((other.child, frame @ other.moved(other.rest)))
     if not found:
-        raise ProblemError(f"link {joint.child!r}: expected <inertial>, as joint {joint.name!r} moves it, found none")
+        raise ProblemError(
+            f"link {joint.child!r}: expected <inertial>, as joint {joint.name!r} moves it, found "
+            "none"
+        )
     return merged(found)
 
 
@@ -172,7 +201,10 @@ def _locks(robot: Robot, locks) -> tuple[list[float], tuple[int, ...]]:
         if isinstance(index, str):
             raise unknown("locks: joint", index, robot.joints)
         if not 0 <= index < len(robot.joints):
-            raise ProblemError(f"locks: expected joints 0 ... {len(robot.joints) - 1} or their names, found {index}")
+            raise ProblemError(
+                f"locks: expected joints 0 ... {len(robot.joints) - 1} or their names, found "
+                f"{index}"
+            )
         times.append(float(time))
         joints.append(int(index))
     check_times(np.array(times), len(times) + 1)
@@ -184,8 +216,12 @@ def _start(robot: Robot, q0):
         return robot.rest
     q = np.asarray(q0, float)
     if q.shape != robot.rest.shape:
-        raise ProblemError(f"q0: expected one number for each of {', '.join(robot.joints)}, found shape {q.shape}")
+        raise ProblemError(
+            f"q0: expected one number for each of {', '.join(robot.joints)}, found shape {q.shape}"
+        )
     for name, value, low, high in zip(robot.joints, q, robot.lower, robot.upper, strict=True):
         if not low <= value <= high:
-            raise ProblemError(f"q0: joint {name!r}: expected a value in [{low:g}, {high:g}], found {value:g}")
+            raise ProblemError(
+                f"q0: joint {name!r}: expected a value in [{low:g}, {high:g}], found {value:g}"
+            )
     return q

@@ -1,17 +1,19 @@
-"""URDF files: links and joints as they are written, and the tree they form. `problems.from_urdf` builds chains from them.
+"""URDF files: links and joints as they are written, and the tree they form. `problems.from_urdf`
+builds chains from them.
 
-Read with the standard library's expat. A chain needs names, numbers and the tree, which is a page of code; the URDF packages open
-or download meshes, bring a renderer's dependencies, and pass over what is refused here. No document type is accepted, hence no
-entity, neither one that grows without bound nor one that names another file. Meshes, materials, sensors, transmissions, damping
-and friction are not read.
+Read with the standard library's expat. A chain needs names, numbers and the tree, which is a page
+of code; the URDF packages open or download meshes, bring a renderer's dependencies, and pass over
+what is refused here. No document type is accepted, hence no entity, neither one that grows without
+bound nor one that names another file. Meshes, materials, sensors, transmissions, damping and
+friction are not read.
 
 The orientation of an origin is given by roll, pitch and yaw about fixed axes,
 
-    R = R_z(yaw) R_y(pitch) R_x(roll)                                                                     (1)
+    R = R_z(yaw) R_y(pitch) R_x(roll)                                                            (1)
 
 and an inertia tensor is that of a body if its principal moments are
 
-    0 < I_1 <= I_2 <= I_3 <= I_1 + I_2                                                                    (2)
+    0 < I_1 <= I_2 <= I_3 <= I_1 + I_2                                                           (2)
 """
 
 import math
@@ -25,8 +27,7 @@ from xml.parsers import expat
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from nsdyn.errors import ProblemError
-from nsdyn.words import unknown
+from nsdyn.errors import ProblemError, unknown
 
 TURNS, SLIDES, FIXED = ("revolute", "continuous"), ("prismatic",), ("fixed",)
 REFUSED = ("floating", "planar")
@@ -44,7 +45,8 @@ class Body(NamedTuple):
 
 @dataclass(frozen=True)
 class Joint:
-    """A joint as written: frame (4, 4) in the link before, unit axis, limits (infinite where there are none)."""
+    """A joint as written: frame (4, 4) in the link before, unit axis, limits (infinite where there
+    are none)."""
 
     name: str
     kind: str
@@ -97,7 +99,8 @@ class Tree:
         while after := self.children(link):
             if len(after) > 1:
                 raise ProblemError(
-                    f"link {link!r}: expected a chain, found a tree that branches here into {_list(j.name for j in after)}; "
+                    f"link {link!r}: expected a chain, found a tree that branches here into "
+                    f"{_list(j.name for j in after)}; "
                     f"choose its end with tip=..., one of {_list(self.leaves(link))}"
                 )
             link = after[0].child
@@ -118,7 +121,8 @@ class Tree:
         while link != base:
             if link not in arriving:
                 raise ProblemError(
-                    f"link {tip!r}: expected a tip beyond the base {base!r}, found that its way back ends at {link!r}"
+                    f"link {tip!r}: expected a tip beyond the base {base!r}, found that its way "
+                    f"back ends at {link!r}"
                 )
             found.insert(0, arriving[link])
             link = arriving[link].parent
@@ -132,7 +136,9 @@ def read_tree(path: str | Path) -> Tree:
     try:
         text = Path(path).read_bytes()
     except OSError as error:
-        raise ProblemError(f"expected a URDF file, found none that can be read ({error.strerror})") from error
+        raise ProblemError(
+            f"expected a URDF file, found none that can be read ({error.strerror})"
+        ) from error
     robot = _parsed(text)
     links = _named("link", [(_name("link", e), _body(e)) for e in robot if e.tag == "link"])
     joints = _named("joint", [(_name("joint", e), _joint(e)) for e in robot if e.tag == "joint"])
@@ -146,11 +152,16 @@ def _parsed(text: bytes) -> Element:
     builder, parser = TreeBuilder(), expat.ParserCreate()
 
     def refuse(*_):
-        raise ProblemError("expected plain XML, found a document type (<!DOCTYPE>), which a URDF file does not need")
+        raise ProblemError(
+            "expected plain XML, found a document type (<!DOCTYPE>), which a URDF file does not "
+            "need"
+        )
 
     def start(tag, attributes):
         if tag.startswith("xacro:"):
-            raise ProblemError(f"expected URDF, found the macro <{tag}>; expand the file with xacro first")
+            raise ProblemError(
+                f"expected URDF, found the macro <{tag}>; expand the file with xacro first"
+            )
         builder.start(tag, attributes)
 
     parser.StartElementHandler, parser.EndElementHandler = start, builder.end
@@ -168,7 +179,9 @@ def _parsed(text: bytes) -> Element:
 def _named(what: str, items: list) -> dict:
     twice = [name for name, count in Counter(name for name, _ in items).items() if count > 1]
     if twice:
-        raise ProblemError(f"{what} {twice[0]!r}: expected a name of its own, found {what}s that share it")
+        raise ProblemError(
+            f"{what} {twice[0]!r}: expected a name of its own, found {what}s that share it"
+        )
     return dict(items)
 
 
@@ -184,11 +197,14 @@ def _check_tree(links: dict, joints: dict) -> None:
     for joint in joints.values():
         for role, link in (("parent", joint.parent), ("child", joint.child)):
             if link not in links:
-                raise ProblemError(f"joint {joint.name!r}: expected a {role} among the links, found {link!r}")
+                raise ProblemError(
+                    f"joint {joint.name!r}: expected a {role} among the links, found {link!r}"
+                )
         if joint.child in arriving:
             both = _list((arriving[joint.child].name, joint.name))
             raise ProblemError(
-                f"link {joint.child!r}: expected one joint that carries it, found {both}: a loop, not a tree"
+                f"link {joint.child!r}: expected one joint that carries it, found {both}: a loop, "
+                "not a tree"
             )
         arriving[joint.child] = joint
     for link in links:
@@ -196,13 +212,16 @@ def _check_tree(links: dict, joints: dict) -> None:
         while seen[-1] in arriving:
             seen.append(arriving[seen[-1]].parent)
             if seen[-1] == link:
-                raise ProblemError(f"link {link!r}: expected a tree, found the loop {' <- '.join(map(repr, seen))}")
+                raise ProblemError(
+                    f"link {link!r}: expected a tree, found the loop {' <- '.join(map(repr, seen))}"
+                )
             if len(seen) > len(links):
                 break  # into a loop further on, which is reported where it is met
     roots = [link for link in links if link not in arriving]
     if len(roots) > 1:
         raise ProblemError(
-            f"link {roots[1]!r}: expected one tree, found a second root beside {roots[0]!r}; join them by a joint"
+            f"link {roots[1]!r}: expected one tree, found a second root beside {roots[0]!r}; join "
+            "them by a joint"
         )
 
 
@@ -237,11 +256,13 @@ def check_body(link: str, body: Body) -> None:
     printed = ", ".join(f"{moment:.6g}" for moment in moments)
     if not moments[0] > SINGULAR * abs(moments[2]):
         raise ProblemError(
-            f"link {link!r}: expected a positive definite inertia, found the principal moments {printed}"
+            f"link {link!r}: expected a positive definite inertia, found the principal moments "
+            f"{printed}"
         )
     if moments[2] > (1 + ROUNDED) * (moments[0] + moments[1]):  # (2)
         raise ProblemError(
-            f"link {link!r}: expected that no principal moment exceeds the sum of the others, found {printed}"
+            f"link {link!r}: expected that no principal moment exceeds the sum of the others, "
+            f"found {printed}"
         )
 
 
@@ -250,13 +271,21 @@ def _joint(element: Element) -> Joint:
     where = f"joint {name!r}"
     kind = element.get("type", "")
     if kind not in TURNS + SLIDES + FIXED + REFUSED:
-        raise ProblemError(f"{where}: expected the type {_list(TURNS + SLIDES + FIXED)}, found {kind!r}")
+        raise ProblemError(
+            f"{where}: expected the type {_list(TURNS + SLIDES + FIXED)}, found {kind!r}"
+        )
     limits = _limits(where, kind, element.find("limit"))
     mimic = element.find("mimic")
     return Joint(
-        name, kind, _link_of(where, element, "parent"), _link_of(where, element, "child"), _origin(where, element),
-        _axis(where, element.find("axis")), *limits, None if mimic is None else mimic.get("joint", ""),
-    )  # fmt: skip
+        name,
+        kind,
+        _link_of(where, element, "parent"),
+        _link_of(where, element, "child"),
+        _origin(where, element),
+        _axis(where, element.find("axis")),
+        *limits,
+        None if mimic is None else mimic.get("joint", ""),
+    )
 
 
 def _link_of(where: str, joint: Element, role: str) -> str:
@@ -278,7 +307,10 @@ def _limits(where: str, kind: str, element: Element | None) -> tuple[float, floa
     """Lower, upper, largest speed, largest effort."""
     if element is None:
         if kind in ("revolute", "prismatic"):
-            raise ProblemError(f"{where}: expected <limit>, found none; a joint that turns without end is 'continuous'")
+            raise ProblemError(
+                f"{where}: expected <limit>, found none; a joint that turns without end is "
+                "'continuous'"
+            )
         return -math.inf, math.inf, math.inf, math.inf
     value = lambda name, default: _numbers(where, element, name, 1, default)[0]
     speed, effort = value("velocity", math.inf), value("effort", math.inf)
@@ -286,7 +318,9 @@ def _limits(where: str, kind: str, element: Element | None) -> tuple[float, floa
         return -math.inf, math.inf, speed, effort
     lower, upper = value("lower", 0.0), value("upper", 0.0)  # the defaults of the format
     if lower > upper:
-        raise ProblemError(f"{where}: <limit>: expected lower <= upper, found {lower:g} and {upper:g}")
+        raise ProblemError(
+            f"{where}: <limit>: expected lower <= upper, found {lower:g} and {upper:g}"
+        )
     return lower, upper, speed, effort
 
 
@@ -294,11 +328,15 @@ def _origin(where: str, parent: Element) -> np.ndarray:
     frame, element = np.eye(4), parent.find("origin")
     if element is not None:
         frame[:3, 3] = _numbers(where, element, "xyz", 3, 0.0)
-        frame[:3, :3] = Rotation.from_euler("xyz", _numbers(where, element, "rpy", 3, 0.0)).as_matrix()  # (1)
+        frame[:3, :3] = Rotation.from_euler(
+            "xyz", _numbers(where, element, "rpy", 3, 0.0)
+        ).as_matrix()  # (1)
     return frame
 
 
-def _numbers(where: str, element: Element, name: str, count: int = 1, default: float | None = None) -> list[float]:
+def _numbers(
+    where: str, element: Element, name: str, count: int = 1, default: float | None = None
+) -> list[float]:
     text = element.get(name)
     if text is None and default is not None:
         return [default] * count

@@ -1,25 +1,30 @@
-"""Wheel that rolls over a pothole without slipping (Patil and Bruls): road, near edge, far edge, road.
+"""Wheel that rolls over a pothole without slipping (Patil and Bruls): road, near edge, far edge,
+road.
 
-q = (x, y, phi): the centre of the wheel, and its angle, clockwise. The road is at y = 0; the hole reaches from x = l to l + l_p
-and is narrower than the wheel, l_p < 2 R, which therefore never meets its bottom. With psi = asin(l_p / 2 R)
+q = (x, y, phi): the centre of the wheel, and its angle, clockwise. The road is at y = 0; the hole
+reaches from x = l to l + l_p and is narrower than the wheel, l_p < 2 R, which therefore never meets
+its bottom. With psi = asin(l_p / 2 R)
 
-    M = diag(m, m, I),   V = m g y                                                                      (1)
-    mode 0, road:        y = R,                         phi = x / R                                     (2)
-    mode 1, near edge:   (x - l)^2 + y^2 = R^2,         phi = l / R + atan2(x - l, y)                   (3)
-    mode 2, far edge:    (x - l - l_p)^2 + y^2 = R^2,   phi = l / R + 2 psi + atan2(x - l - l_p, y)     (4)
-    mode 3, road:        y = R,                         phi = l / R + 2 psi + (x - l - l_p) / R         (5)
-    z_0 = l - x,                             z_1 = -(x - l) (x - l - l_p / 2),                          (6)
+    M = diag(m, m, I),   V = m g y                                                               (1)
+    mode 0, road:        y = R,                         phi = x / R                              (2)
+    mode 1, near edge:   (x - l)^2 + y^2 = R^2,         phi = l / R + atan2(x - l, y)            (3)
+    mode 2, far edge:  (x - l - l_p)^2 + y^2 = R^2,
+    phi = l / R + 2 psi + atan2(x - l - l_p, y)                                                (4)
+    mode 3, road:        y = R,                         phi = l / R + 2 psi + (x - l - l_p) / R  (5)
+    z_0 = l - x,                             z_1 = -(x - l) (x - l - l_p / 2),                   (6)
     z_2 = -(x - l - l_p / 2) (x - l - l_p),  z_3 = x - l - l_p
 
-The wheel turns about its contact point in all modes, with the inertia J = I + m R^2. The gradients are continuous at x = l and
-l + l_p; half-way between the edges they are not, and an impulse along the gradient at position E between that before (0) and
-that after (1), in the mass metric, gives
+The wheel turns about its contact point in all modes, with the inertia J = I + m R^2. The gradients
+are continuous at x = l and l + l_p; half-way between the edges they are not, and an impulse along
+the gradient at position E between that before (0) and that after (1), in the mass metric, gives
 
-    omega+ = omega- cos(E th) / cos((1 - E) th),   cos th = (I + m R^2 cos 2 psi) / J                   (7)
+    omega+ = omega- cos(E th) / cos((1 - E) th),   cos th = (I + m R^2 cos 2 psi) / J            (7)
 
-The constraints are bilateral, as in the slides: the road may pull (fast wheels would lift off at the near edge).
+The constraints are bilateral, as in the slides: the road may pull (fast wheels would lift off at
+the near edge).
 
-The slides show results but print no numbers: all parameters are assumed. The constraints (2) to (5) are derived.
+The slides show results but print no numbers: all parameters are assumed. The constraints (2) to (5)
+are derived.
 """
 
 import jax
@@ -47,7 +52,9 @@ def road(q, t, p):  # (2)
 
 def near_edge(q, t, p):  # (3)
     x = q[0] - p["l"]
-    return jnp.stack([x**2 + q[1] ** 2 - p["R"] ** 2, q[2] - p["l"] / p["R"] - jnp.arctan2(x, q[1])])
+    return jnp.stack(
+        [x**2 + q[1] ** 2 - p["R"] ** 2, q[2] - p["l"] / p["R"] - jnp.arctan2(x, q[1])]
+    )
 
 
 def far_edge(q, t, p):  # (4)
@@ -85,21 +92,30 @@ def past_hole(q, p):
 
 SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential)
 POTHOLE = nsdyn.Switching(
-    modes=(road, near_edge, far_edge, road_again), switches=(ahead_of_hole, in_near_half, in_far_half, past_hole)
+    modes=(road, near_edge, far_edge, road_again),
+    switches=(ahead_of_hole, in_near_half, in_far_half, past_hole),
 )
 
 
-def wheel_over_pothole(R=0.35, m=10.0, I=None, l=0.5, lp=0.3, v0=3.0, g=9.81, t_end=0.6) -> nsdyn.Problem:
-    """The wheel starts at x = 0 with the speed v0; I is that of a disc, m R^2 / 2, unless given. params: R, m, I, l, lp, g."""
+def wheel_over_pothole(
+    R=0.35, m=10.0, I=None, l=0.5, lp=0.3, v0=3.0, g=9.81, t_end=0.6
+) -> nsdyn.Problem:
+    """The wheel starts at x = 0 with the speed v0; I is that of a disc, m R^2 / 2, unless given.
+    params: R, m, I, l, lp, g."""
     values = {"R": R, "m": m, "I": m * R**2 / 2 if I is None else I, "l": l, "lp": lp, "g": g}
-    if not any(isinstance(x, jax.core.Tracer) for x in (l, lp, R)) and not (l > 0 and 0 < lp < 2 * R):
+    if not any(isinstance(x, jax.core.Tracer) for x in (l, lp, R)) and not (
+        l > 0 and 0 < lp < 2 * R
+    ):
         raise nsdyn.ProblemError(
-            f"wheel_over_pothole(l=..., lp=..., R=...): expected l > 0 and 0 < lp < 2 R, a hole ahead and narrower than the "
+            "wheel_over_pothole(l=..., lp=..., R=...): expected l > 0 and 0 < lp < 2 R, a hole "
+            "ahead and narrower than the "
             f"wheel, found l = {l:g}, lp = {lp:g}, R = {R:g}"
         )
     params = {name: jnp.asarray(value, float) for name, value in values.items()}
     q0, v0 = jnp.stack([0.0, R, 0.0]), jnp.stack([v0, 0.0, v0 / R])
-    return nsdyn.Problem("wheel_over_pothole", SYSTEM, POTHOLE, q0=q0, v0=v0, t_end=t_end, params=params)
+    return nsdyn.Problem(
+        "wheel_over_pothole", SYSTEM, POTHOLE, q0=q0, v0=v0, t_end=t_end, params=params
+    )
 
 
 def outline(q, p, points=60):

@@ -1,6 +1,7 @@
 """Studies, one per file: `compute` archives data, `draw` makes figures from them, `run` does both.
 
-A file that defines these three functions is a study: studies.names(), studies.summary(name), studies.get(name).
+A file that defines these three functions is a study: studies.names(), studies.summary(name),
+studies.get(name).
 """
 
 import ast
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from types import ModuleType
 
-from nsdyn.words import unknown
+from nsdyn.errors import unknown
 
 FUNCTIONS = {"compute", "draw", "run"}
 

@@ -1,8 +1,10 @@
-"""Overbraiding: carriers round a ring of horn gears, what jumps when they are handed over, and the braid that they weave.
+"""Overbraiding: carriers round a ring of horn gears, what jumps when they are handed over, and the
+braid that they weave.
 
-One carrier under three drives, and a ring of carriers in both directions under a common one. The braid grows along a mandrel in
-the middle of the ring: with the take-up speed c a yarn lies on it where its carrier was when it was laid down, at the angle of
-the carrier and the height c t; the carrier that is outside at a crossing lays its yarn on top.
+One carrier under three drives, and a ring of carriers in both directions under a common one. The
+braid grows along a mandrel in the middle of the ring: with the take-up speed c a yarn lies on it
+where its carrier was when it was laid down, at the angle of the carrier and the height c t; the
+carrier that is outside at a crossing lays its yarn on top.
 """
 
 from pathlib import Path
@@ -15,8 +17,8 @@ from xarray import Dataset
 import nsdyn
 from nsdyn import integrators, laws, problems
 from nsdyn.problems.overbraiding import ring
-from nsdyn.studies import archive, style
-from nsdyn.studies.schemes import table, write
+from nsdyn.studies.lib import archive, style
+from nsdyn.studies.lib.schemes import table, write
 
 BRAIDER = {"gears": 8, "r": 0.06, "m": 0.5, "I": 2e-4, "J": 5e-3, "Omega": 10.0}  # ours
 RUNS = {
@@ -31,7 +33,11 @@ TRAVEL = (
     (style.PINK, style.DASHES[0]),
     (style.AMBER, style.DASHES[1]),
 )  # carriers to the left and to the right round the ring
-SNAPSHOTS, TRAIL, BOBBIN = 5, 0.15, 0.035  # pictures between two transfers of a carrier; s and m as drawn
+SNAPSHOTS, TRAIL, BOBBIN = (
+    5,
+    0.15,
+    0.035,
+)  # pictures between two transfers of a carrier; s and m as drawn
 
 CAPTIONS = """\
 Overbraiding with horn gears, the process that motivates the switching constraints of I. Patil and O. Bruls. Computed with
@@ -66,9 +72,16 @@ def compute(folder: str | Path, step: float = STEP, force: bool = False) -> list
     cases["ring"] = ("prescribed", 1.0, ring(BRAIDER["gears"]), ROUND)
     for name, (drive, E, start, t_end) in cases.items():
         problem = problems.get("overbraiding", drive=drive, start=start, t_end=t_end, **BRAIDER)
-        settings = archive.numbers_of(problem) | {"drive": drive, "E": E, "start": start, "step": step}
+        settings = archive.numbers_of(problem) | {
+            "drive": drive,
+            "E": E,
+            "start": start,
+            "step": step,
+        }
         if force or not archive.exists(folder, name, settings):
-            out = nsdyn.simulate(problem, RK4, step=step, law=laws.IntermediateGradient(E), check=False)
+            out = nsdyn.simulate(
+                problem, RK4, step=step, law=laws.IntermediateGradient(E), check=False
+            )
             archive.write(folder, name, _variables(out, drive), settings)
     return [folder / f"{name}.nc" for name in cases]
 
@@ -82,7 +95,11 @@ def _variables(out: nsdyn.Trajectory, drive: str) -> dict[str, tuple]:
         "t": ("row", out.t, {"units": "s"}),
         "q": (("row", *dims), parts(out.q), {"long_name": "x, y, phi", "units": "m, m, rad"}),
         "v": (("row", *dims), parts(out.v), {"units": "m/s, m/s, rad/s"}),
-        "mode": (("row", "carrier"), out.mode.reshape(len(out.t), -1).astype(np.int32), {"long_name": "gear"}),
+        "mode": (
+            ("row", "carrier"),
+            out.mode.reshape(len(out.t), -1).astype(np.int32),
+            {"long_name": "gear"},
+        ),
         "t_switch": ("event", out.events.t, {"units": "s"}),
         "q_switch": (("event", *dims), parts(out.events.q)),
         "v_before": (("event", *dims), parts(out.events.v_before)),
@@ -107,7 +124,11 @@ def draw(folder: str | Path) -> list[Path]:
     words = CAPTIONS.format(version=version, step=step, trail=TRAIL, **BRAIDER)
     head = ["drive", "E", "transfers", "speed ratio", "spin ratio"]
     rows = [[drive, f"{E:g}", *_measured(runs[name])] for name, (drive, E, _) in RUNS.items()]
-    return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", table(head, rows))]
+    return [
+        *files,
+        write(folder / "captions.txt", words),
+        write(folder / "table.txt", table(head, rows)),
+    ]
 
 
 def _measured(data: Dataset) -> list[str]:
@@ -121,7 +142,11 @@ def _motion(runs: dict[str, Dataset]) -> Figure:
     _ring(left, runs["ring"])
     for k, (name, (_, _, label)) in enumerate(RUNS.items()):
         data = runs[name]
-        look: dict[str, Any] = {"color": style.COLOURS[k], "linestyle": style.DASHES[k], "label": label}
+        look: dict[str, Any] = {
+            "color": style.COLOURS[k],
+            "linestyle": style.DASHES[k],
+            "label": label,
+        }
         speed = lambda v: np.hypot(v[:, 0, 0], v[:, 0, 1])
         for ax, value in ((middle, lambda v: v[:, 0, 2]), (right, speed)):
             t, y = data.t.values, value(data.v.values)
@@ -132,7 +157,10 @@ def _motion(runs: dict[str, Dataset]) -> Figure:
                 continue
             places, times = np.repeat(at, 2), np.repeat(data.t_switch.values, 2)
             style.jumping_line(
-                ax, np.insert(t, places, times), np.insert(y, places, np.stack(limits, 1).ravel()), **look
+                ax,
+                np.insert(t, places, times),
+                np.insert(y, places, np.stack(limits, 1).ravel()),
+                **look,
             )
     middle.set(xlabel="time $t$ [s]", ylabel=r"spin $\dot\varphi$ [rad/s]")
     right.set(xlabel="time $t$ [s]", ylabel="speed [m/s]", ylim=(0.4, 0.65))
@@ -191,7 +219,13 @@ def _carrier(ax, path: np.ndarray, number: int) -> None:
     x, y, phi = path[-1]
     along = BOBBIN * np.array([np.cos(phi), np.sin(phi)])
     ax.plot(*path[:, :2].T, color=colour, linestyle="-", linewidth=0.9)
-    ax.plot([x - along[0], x + along[0]], [y - along[1], y + along[1]], color="0.15", linestyle="-", linewidth=1.4)
+    ax.plot(
+        [x - along[0], x + along[0]],
+        [y - along[1], y + along[1]],
+        color="0.15",
+        linestyle="-",
+        linewidth=1.4,
+    )
     ax.plot(
         x,
         y,
@@ -211,12 +245,25 @@ def _braid(data: Dataset) -> Figure:
     half = x.shape[1] // 2
     for carrier in range(x.shape[1]):
         others = slice(half, None) if carrier < half else slice(0, half)
-        apart = np.abs(np.remainder(angle[:, [carrier]] - angle[:, others] + np.pi, 2 * np.pi) - np.pi)
+        apart = np.abs(
+            np.remainder(angle[:, [carrier]] - angle[:, others] + np.pi, 2 * np.pi) - np.pi
+        )
         under = np.any((apart < 0.12) & (radius[:, [carrier]] < radius[:, others]), axis=1)
         turned = np.rad2deg(np.remainder(angle[:, carrier], 2 * np.pi))
         cut = under | (np.abs(np.append(np.diff(turned), 0.0)) > 180)
         k = int(carrier >= half)
-        ax.plot(np.where(cut, np.nan, turned), t, color=TRAVEL[k][0], linestyle="-", linewidth=1.8 if k else 1.2)
-    ax.set(xlabel="angle on the mandrel [degrees]", ylabel="time $t$ [s]", xlim=(0, 360), ylim=(0, t[-1]))
+        ax.plot(
+            np.where(cut, np.nan, turned),
+            t,
+            color=TRAVEL[k][0],
+            linestyle="-",
+            linewidth=1.8 if k else 1.2,
+        )
+    ax.set(
+        xlabel="angle on the mandrel [degrees]",
+        ylabel="time $t$ [s]",
+        xlim=(0, 360),
+        ylim=(0, t[-1]),
+    )
     ax.set_xticks(range(0, 361, 90))
     return fig

@@ -1,12 +1,15 @@
-"""Integrators and laws side by side on one problem: the runs. `compare_table` and `compare_figures` show them.
+"""Integrators and laws side by side on one problem: the runs. `compare_table` and `compare_figures`
+show them.
 
-All runs have the same grid; for each law there is a reference, by default event-driven RK4 with a smaller step. Over
-the rows the residuals of the live constraints of the current mode are found at three levels,
+All runs have the same grid; for each law there is a reference, by default event-driven RK4 with a
+smaller step. Over the rows the residuals of the live constraints of the current mode are found at
+three levels,
 
-    |g|,   |G v + g_t|,   |G v' + gamma|   with   v' = M^-1 (f - G^T lam)                                           (1)
+    |g|,   |G v + g_t|,   |G v' + gamma|   with   v' = M^-1 (f - G^T lam)                        (1)
 
-where lam is the reaction that the scheme reports. What a lock holds is taken from the record of the switch; the gap
-that a scheme without a position level leaves in the very step in which it locks does not show in |g|.
+where lam is the reaction that the scheme reports. What a lock holds is taken from the record of the
+switch; the gap that a scheme without a position level leaves in the very step in which it locks
+does not show in |g|.
 """
 
 import dataclasses
@@ -23,20 +26,19 @@ import numpy as np
 from xarray import Dataset
 
 import nsdyn
-from nsdyn.check import check_start
+from nsdyn._repr import format_object, settings_text
+from nsdyn.checks.problem_check import check_start
+from nsdyn.driver.pure_run import MAX_EVENTS, settings
+from nsdyn.driver.single_run import finished, options
 from nsdyn.errors import ProblemError, SimulationError
-from nsdyn.integrator import AbstractIntegrator
 from nsdyn.integrators import NSGA, RK4, EventDriven, GeneralizedAlpha, MoreauJean
-from nsdyn.law import AbstractLaw
-from nsdyn.model import Model
+from nsdyn.laws.base import AbstractLaw
+from nsdyn.mechanics.model import Model
 from nsdyn.problem import Problem
-from nsdyn.rollout import MAX_EVENTS, settings
-from nsdyn.shown import settings_text
-from nsdyn.simulate import finished, options
+from nsdyn.results.solution import Trajectory, plain
 from nsdyn.status import Status
-from nsdyn.studies import archive
-from nsdyn.trajectory import Trajectory, plain
-from nsdyn.words import written
+from nsdyn.stepping.integrator import AbstractIntegrator
+from nsdyn.studies.lib import archive
 
 DEFAULTS = (
     NSGA(),
@@ -55,7 +57,8 @@ Entry = tuple[AbstractIntegrator, AbstractLaw]
 
 
 class Run(NamedTuple):
-    """One run. One that was refused has no data; `reason` says why it was, or why it stopped early."""
+    """One run. One that was refused has no data; `reason` says why it was, or why it stopped
+    early."""
 
     integrator: str
     law: str
@@ -132,23 +135,35 @@ def compare(
     force: bool = False,
     progress: Callable[[list[str]], Iterable[str]] = iter,
 ) -> Comparison:
-    """Run the (integrator, law) pairs and, for each law, the reference with the step step/refine (None: no reference).
+    """Run the (integrator, law) pairs and, for each law, the reference with the step step/refine
+    (None: no reference).
 
-    With a `folder`, runs are archived in its subfolder data, and those archived with the same settings and version are
-    not computed again unless by `force`. A pair that cannot work and a run that stops early are part of the result.
+    With a `folder`, runs are archived in its subfolder data, and those archived with the same
+    settings and version are not computed again unless by `force`. A pair that cannot work and a run
+    that stops early are part of the result.
     """
     _check(entries, reference, refine)
     grid, _ = settings(problem, REFERENCE, step, None, t_end, save_every, MAX_EVENTS)
     check_start(problem)
-    pairs = zip(entries, zip(*(_names(column) for column in zip(*entries, strict=True)), strict=True), strict=True)
+    pairs = zip(
+        entries,
+        zip(*(_names(column) for column in zip(*entries, strict=True)), strict=True),
+        strict=True,
+    )
     jobs = [_Job(*entry, names, grid.step, grid.save_every) for entry, names in pairs]
     if reference is not None:
         finer = (grid.step / refine, grid.save_every * refine, True)
         laws = {job.names[1]: job.law for job in jobs if _refusal(problem, job) is None}
-        jobs = [_Job(reference, law, (written(reference), name), *finer) for name, law in laws.items()] + jobs
+        jobs = [
+            _Job(reference, law, (format_object(reference), name), *finer)
+            for name, law in laws.items()
+        ] + jobs
     todo = {job.title: job for job in jobs}
     data = None if folder is None else Path(folder) / "data"
-    done = {title: _made(problem, todo[title], grid.t_end, data, force) for title in progress(list(todo))}
+    done = {
+        title: _made(problem, todo[title], grid.t_end, data, force)
+        for title in progress(list(todo))
+    }
     return Comparison(
         problem=problem.name,
         step=grid.step,
@@ -164,22 +179,33 @@ def _check(entries: Sequence[Entry], reference: Any, refine: int) -> None:
         raise ProblemError("compare(entries=...): expected at least one pair (integrator, law)")
     for integrator, law in entries:
         if not isinstance(integrator, AbstractIntegrator) or not isinstance(law, AbstractLaw):
-            raise ProblemError(f"compare(entries=...): expected pairs (integrator, law), found {(integrator, law)!r}")
+            raise ProblemError(
+                "compare(entries=...): expected pairs (integrator, law), found "
+                f"{(integrator, law)!r}"
+            )
     if reference is not None and not isinstance(reference, AbstractIntegrator):
-        raise ProblemError(f"compare(reference=...): expected an integrator or None, found {reference!r}")
+        raise ProblemError(
+            f"compare(reference=...): expected an integrator or None, found {reference!r}"
+        )
     if isinstance(refine, bool) or not isinstance(refine, int) or refine < 1:
-        raise ProblemError(f"compare(refine=...): expected a positive whole number, found {refine!r}")
+        raise ProblemError(
+            f"compare(refine=...): expected a positive whole number, found {refine!r}"
+        )
 
 
 def _names(modules: Iterable[eqx.Module]) -> list[str]:
-    """Integrators or laws as one would write them, with the settings in which those of one class differ."""
+    """Integrators or laws as one would write them, with the settings in which those of one class
+    differ."""
     found: dict[type, dict[str, set[str]]] = {}
     for module in modules:
         values = found.setdefault(type(module), {})
         for field in dataclasses.fields(module):
             values.setdefault(field.name, set()).add(repr(np.asarray(getattr(module, field.name))))
-    differ = {cls: [name for name, texts in values.items() if len(texts) > 1] for cls, values in found.items()}
-    return [written(module, differ[type(module)]) for module in modules]
+    differ = {
+        cls: [name for name, texts in values.items() if len(texts) > 1]
+        for cls, values in found.items()
+    }
+    return [format_object(module, differ[type(module)]) for module in modules]
 
 
 # One run
@@ -200,7 +226,12 @@ def _made(problem: Problem, job: _Job, t_end: float, data: Path | None, force: b
 def _found(problem: Problem, job: _Job, t_end: float, data: Path | None, force: bool) -> Dataset:
     if data is None:
         variables = _computed(problem, job, t_end)
-        return Dataset({name: (value[0], np.asarray(value[1]), *value[2:]) for name, value in variables.items()})
+        return Dataset(
+            {
+                name: (value[0], np.asarray(value[1]), *value[2:])
+                for name, value in variables.items()
+            }
+        )
     name, described = _file_name(job), _described(problem, job, t_end)
     if force or not archive.exists(data, name, described):
         archive.write(data, name, _computed(problem, job, t_end), described)
@@ -208,11 +239,11 @@ def _found(problem: Problem, job: _Job, t_end: float, data: Path | None, force: 
 
 
 def _refusal(problem: Problem, job: _Job) -> str | None:
-    return job.integrator.refuses(job.law, problem.constraint)
+    return job.integrator.incompatibility(job.law, problem.constraint)
 
 
 def _file_name(job: _Job) -> str:
-    return f"{'reference-' * job.is_reference}{slug(written(job.integrator))}--{slug(written(job.law))}"
+    return f"{'reference-' * job.is_reference}{slug(format_object(job.integrator))}--{slug(format_object(job.law))}"
 
 
 def slug(text: str) -> str:
@@ -231,8 +262,8 @@ def _described(problem: Problem, job: _Job, t_end: float) -> dict[str, Any]:
         "t_end": t_end,
         "step": job.step,
         "save_every": job.save_every,
-        "integrator": written(job.integrator, always="*"),
-        "law": written(job.law, always="*"),
+        "integrator": format_object(job.integrator, always="*"),
+        "law": format_object(job.law, always="*"),
     }
 
 
@@ -245,7 +276,9 @@ _program: Any = eqx.filter_jit(_rolled)
 
 def _computed(problem: Problem, job: _Job, t_end: float) -> dict[str, tuple]:
     """Compile, run, time, and look at the result."""
-    grid, _ = settings(problem, job.integrator, job.step, job.law, t_end, job.save_every, MAX_EVENTS)
+    grid, _ = settings(
+        problem, job.integrator, job.step, job.law, t_end, job.save_every, MAX_EVENTS
+    )
     arguments = (problem, job.integrator, job.law, grid)
     hits: list[str] = []
     listen = lambda event, **_: hits.append(event) if event == CACHE_HIT else None
@@ -296,15 +329,28 @@ def _rows(problem: Problem, run: Trajectory) -> dict[str, tuple]:
     }
     if len(run.t):
         *levels, kinetic = residuals(problem, run)
-        found |= {f"residual_{level}": ("row", values) for level, values in zip(LEVELS, levels, strict=True)}
+        found |= {
+            f"residual_{level}": ("row", values)
+            for level, values in zip(LEVELS, levels, strict=True)
+        }
         found["kinetic"] = ("row", kinetic)
     return {name: value for name, value in found.items() if np.size(value[1])}
 
 
 def residuals(problem: Problem, run: Trajectory) -> tuple[np.ndarray, ...]:
     """(1) and the kinetic energy over the rows of a run."""
-    model = Model.of(problem.system, problem.constraint, problem.q0, problem.v0, jnp.asarray(run.t0), problem.params)
-    rows = (*(jnp.asarray(x) for x in (run.t, run.q, run.v, run.lam, run.mode)), _held(model, problem, run))
+    model = Model.of(
+        problem.system,
+        problem.constraint,
+        problem.q0,
+        problem.v0,
+        jnp.asarray(run.t0),
+        problem.params,
+    )
+    rows = (
+        *(jnp.asarray(x) for x in (run.t, run.q, run.v, run.lam, run.mode)),
+        _held(model, problem, run),
+    )
     return tuple(map(np.asarray, _levels(model, problem.params, rows)))
 
 
@@ -330,15 +376,20 @@ def _held(model: Model, problem: Problem, run: Trajectory):
     start = model.start(problem.q0, problem.v0, jnp.asarray(run.t0), problem.params)
     held = [start.held]
     for event in events:
-        modes = [model.split_mode(jnp.asarray(mode)) for mode in (event.mode_before, event.mode_after)]
+        modes = [
+            model.split_mode(jnp.asarray(mode)) for mode in (event.mode_before, event.mode_after)
+        ]
         changed = [bool(jnp.any(a != b)) for a, b in zip(*modes, strict=True)]
         parts = zip(model.parts, changed, held[-1], strict=True)
-        held.append(tuple(c.hold(event.q, event.t, problem.params) if new else old for c, new, old in parts))
+        held.append(
+            tuple(c.hold(event.q, event.t, problem.params) if new else old for c, new, old in parts)
+        )
     stacked = jax.tree.map(lambda *values: jnp.stack([jnp.asarray(x) for x in values]), *held)
     return jax.tree.map(lambda x: x[passed(run.t, events.t)], stacked)
 
 
 def passed(t: np.ndarray, switches: np.ndarray) -> np.ndarray:
-    """How many switches lie before each row; a row at a switching instant, but for round-off, is one after it."""
+    """How many switches lie before each row; a row at a switching instant, but for round-off, is
+    one after it."""
     slack = 1e-9 * np.min(np.diff(t), initial=np.inf) if len(t) > 1 else 0.0
     return np.searchsorted(switches, t + slack, side="right")

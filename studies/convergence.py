@@ -1,29 +1,31 @@
 """Convergence across a switch: error against step size for capturing and for event-driven schemes.
 
-A particle slides on a track with a corner at (l, 0), where its direction turns by th = atan(a). Both sides have the curvature k,
+A particle slides on a track with a corner at (l, 0), where its direction turns by th = atan(a).
+Both sides have the curvature k,
 
-    g_i = n_i.d - k |d|^2/2,    d = q - (l, 0),    n_1 = (0, 1),  n_2 = (-sin th, cos th)                            (1)
+    g_i = n_i.d - k |d|^2/2,    d = q - (l, 0),    n_1 = (0, 1),  n_2 = (-sin th, cos th)        (1)
 
-k = 0 is the point on track, whose exact motion is known in closed form (study `switching_track`); k > 0 are two circles of radius
-1/k. In the angle phi from the corner these are pendulums,
+k = 0 is the point on track, whose exact motion is known in closed form (study `switching_track`); k
+> 0 are two circles of radius 1/k. In the angle phi from the corner these are pendulums,
 
-    phi'' = -g k sin(phi + th_i),    th_1 = 0,  th_2 = th                                                            (2)
+    phi'' = -g k sin(phi + th_i),    th_1 = 0,  th_2 = th                                        (2)
 
-solved here by DOP853 in double precision; at the corner, which comes with the speed v_0, phi' is multiplied by cos th
-(G_E = G+). On the straight track the force is constant, so that methods of order 2 and more make no error but at the corner;
-the curved one shows their order.
+solved here by DOP853 in double precision; at the corner, which comes with the speed v_0, phi' is
+multiplied by cos th (G_E = G+). On the straight track the force is constant, so that methods of
+order 2 and more make no error but at the corner; the curved one shows their order.
 
-Errors are measured in two ways. As the largest |q - q(t)| and |v - v(t)| of the last fifth of the run, away from the jump: at a
-single instant an error may happen to change its sign. And as the Hausdorff distance of graphs of the velocity, in which the
-jump is filled in:
+Errors are measured in two ways. As the largest |q - q(t)| and |v - v(t)| of the last fifth of the
+run, away from the jump: at a single instant an error may happen to change its sign. And as the
+Hausdorff distance of graphs of the velocity, in which the jump is filled in:
 
-    {(t_k/t_end, v_k/v_0)} with the segment from (t_s, v-) to (t_s, v+)                                              (3)
+    {(t_k/t_end, v_k/v_0)} with the segment from (t_s, v-) to (t_s, v+)                          (3)
 
-because v at a fixed time near the jump does not converge, however near the jumps are. An error is the worst of several
-phases, the places of the corner in its step.
+because v at a fixed time near the jump does not converge, however near the jumps are. An error is
+the worst of several phases, the places of the corner in its step.
 
-A step h of a motion is a step 1 of the same motion with time measured in units of h. So one program with the step 1 serves for
-all h: velocities are multiplied by h, gravity by h^2, and each run is read until its t_end.
+A step h of a motion is a step 1 of the same motion with time measured in units of h. So one program
+with the step 1 serves for all h: velocities are multiplied by h, gravity by h^2, and each run is
+read until its t_end.
 """
 
 from collections.abc import Sequence
@@ -41,9 +43,10 @@ from xarray import Dataset
 
 import nsdyn
 from nsdyn import laws
-from nsdyn.shown import settings_text
-from nsdyn.studies import archive, style, switching_track
-from nsdyn.studies.schemes import NEWTON, RHO_INF, SCHEMES, plain, table, write
+from nsdyn._repr import settings_text
+from nsdyn.studies import switching_track
+from nsdyn.studies.lib import archive, style
+from nsdyn.studies.lib.schemes import NEWTON, RHO_INF, SCHEMES, plain, table, write
 
 TRACK = switching_track.TRACK
 CURVATURES = {"straight": 0.0, "curved": 1.0}  # 1/m
@@ -80,7 +83,9 @@ of the corner in its step. q and v: largest error of the last fifth of the run; 
 """
 
 
-def run(folder: str | Path, steps: Sequence[float] = STEPS, force: bool = False, schemes=tuple(SCHEMES)) -> list[Path]:
+def run(
+    folder: str | Path, steps: Sequence[float] = STEPS, force: bool = False, schemes=tuple(SCHEMES)
+) -> list[Path]:
     """Compute what is not there yet, then draw; returns the files drawn."""
     compute(folder, steps, force, schemes)
     return draw(folder)
@@ -116,7 +121,8 @@ def past_corner(q, p):
     return q[0] - p["l"]
 
 
-# The second side is kept once entered: runs with a coarse step go on beyond t_end, and there would come back.
+# The second side is kept once entered: runs with a coarse step go on beyond t_end, and there would
+# come back.
 PROBLEM = nsdyn.Problem(
     "track_with_corner",
     nsdyn.System(mass=mass, force=force),
@@ -132,7 +138,8 @@ PROBLEM = nsdyn.Problem(
 
 
 class Exact:
-    """q and v at given times for a corner that comes at t_switch with the speed v_0; for k = 0 in closed form, else from (2)."""
+    """q and v at given times for a corner that comes at t_switch with the speed v_0; for k = 0 in
+    closed form, else from (2)."""
 
     def __init__(self, k: float, t_switch: float):
         self.k, self.t_switch, self.th = k, t_switch, np.arctan(TRACK["a"])
@@ -155,7 +162,11 @@ class Exact:
         if self.k == 0:
             return switching_track.exact(t, TRACK["l"] - TRACK["v0"] * self.t_switch)
         late = t >= self.t_switch
-        phi, w = np.where(late, self.second(np.maximum(t, self.t_switch)), self.first(np.minimum(t, self.t_switch)))
+        phi, w = np.where(
+            late,
+            self.second(np.maximum(t, self.t_switch)),
+            self.first(np.minimum(t, self.t_switch)),
+        )
         th = np.where(late, self.th, 0.0)
         x, y = np.sin(phi + th) - np.sin(th), np.cos(th) - np.cos(phi + th)
         q = np.array([TRACK["l"], 0.0]) + np.stack([x, y], axis=1) / self.k
@@ -172,7 +183,8 @@ def solution(k: float, step: float, phase: float) -> Exact:
 
 
 def graph_distance(one: np.ndarray, two: np.ndarray) -> float:
-    """Hausdorff distance of two sets of segments, shape (segments, 2 ends, dimensions); a point is a segment of length 0."""
+    """Hausdorff distance of two sets of segments, shape (segments, 2 ends, dimensions); a point is
+    a segment of length 0."""
     return max(_directed(one, two), _directed(two, one))
 
 
@@ -186,7 +198,9 @@ def _directed(one: np.ndarray, two: np.ndarray) -> float:
     length = np.sum(d**2, axis=1)
     offset = points[:, None] - a[None]
     part = np.clip(np.sum(offset * d[None], axis=2) / np.where(length > 0, length, 1.0), 0.0, 1.0)
-    return float(np.max(np.min(np.linalg.norm(offset - part[:, :, None] * d[None], axis=2), axis=1)))
+    return float(
+        np.max(np.min(np.linalg.norm(offset - part[:, :, None] * d[None], axis=2), axis=1))
+    )
 
 
 def graph(t: np.ndarray, v: np.ndarray, jumps: list[tuple]) -> np.ndarray:
@@ -202,8 +216,8 @@ def graph(t: np.ndarray, v: np.ndarray, jumps: list[tuple]) -> np.ndarray:
 def compute(
     folder: str | Path, steps: Sequence[float] = STEPS, force: bool = False, schemes=tuple(SCHEMES)
 ) -> list[Path]:
-    """Archive the errors of each scheme, for steps in descending order, and the table of them. Data of the same settings and
-    version are kept unless `force` is given."""
+    """Archive the errors of each scheme, for steps in descending order, and the table of them. Data
+    of the same settings and version are kept unless `force` is given."""
     data, files = Path(folder) / "data", []
     common = {"track": TRACK, "curvatures": CURVATURES, "newton": NEWTON}
     common |= {"steps": steps, "phases": PHASES, "t_switch": T_SWITCH, "late": LATE}
@@ -213,14 +227,17 @@ def compute(
         if force or not archive.exists(data, name, settings):
             archive.write(data, name, _errors(integrator, steps), settings)
         files.append(data / f"{name}.nc")
-    settings = common | {"schemes": {name: settings_text(SCHEMES[name].integrator) for name in schemes}}
+    settings = common | {
+        "schemes": {name: settings_text(SCHEMES[name].integrator) for name in schemes}
+    }
     if force or not archive.exists(data, "table", settings):
         archive.write(data, "table", _worst(data, schemes), settings)
     return [*files, data / "table.nc"]
 
 
 def _worst(data: Path, schemes) -> dict[str, tuple]:
-    """The worst errors of all phases and the observed order of the finest pair of steps, NaN where errors are round-off."""
+    """The worst errors of all phases and the observed order of the finest pair of steps, NaN where
+    errors are round-off."""
     runs = [archive.read(data, name)[0] for name in schemes]
     errors = np.stack([[run[measure].values.max(axis=-1) for measure in MEASURES] for run in runs])
     h = runs[0].h.values
@@ -240,11 +257,17 @@ def _worst(data: Path, schemes) -> dict[str, tuple]:
 def _errors(integrator, steps: Sequence[float]) -> dict[str, tuple]:
     most = round(TRACK["t_end"] / min(steps))
     found = np.array(
-        [[[_error(integrator, k, h, phase, most) for phase in PHASES] for h in steps] for k in CURVATURES.values()]
+        [
+            [[_error(integrator, k, h, phase, most) for phase in PHASES] for h in steps]
+            for k in CURVATURES.values()
+        ]
     )
     dims = ("track", "step", "phase")
     errors = {name: (dims, found[..., i]) for i, name in enumerate(MEASURES)}
-    return {"h": ("step", np.array(steps), {"units": "s"}), "name": ("track", np.array(list(CURVATURES)))} | errors
+    return {
+        "h": ("step", np.array(steps), {"units": "s"}),
+        "name": ("track", np.array(list(CURVATURES))),
+    } | errors
 
 
 def _error(integrator, k: float, h: float, phase: float, most: int) -> list[float]:
@@ -259,10 +282,16 @@ def _error(integrator, k: float, h: float, phase: float, most: int) -> list[floa
 
 
 def trajectory(integrator, exact: Exact, h: float, most: int) -> tuple:
-    """t, q, v and the jumps until t_end, with the step h; from a run of `most` steps in units of time h."""
+    """t, q, v and the jumps until t_end, with the step h; from a run of `most` steps in units of
+    time h."""
     q0, v0 = (x[0] for x in exact(np.zeros(1)))
     params = {**PROBLEM.params, "k": exact.k, "g": TRACK["g"] * h**2}
-    options: dict[str, Any] = {"law": laws.PostSwitchGradient(), "step": 1.0, "t_end": float(most), "check": False}
+    options: dict[str, Any] = {
+        "law": laws.PostSwitchGradient(),
+        "step": 1.0,
+        "t_end": float(most),
+        "check": False,
+    }
     run = nsdyn.simulate(PROBLEM, integrator, params=params, q0=q0, v0=v0 * h, **options)
     rows = slice(0, round(TRACK["t_end"] / h) + 1)
     jumps = [(event.t * h, event.v_before / h, event.v_after / h) for event in run.events]
@@ -284,7 +313,9 @@ def draw(folder: str | Path) -> list[Path]:
         version=described["versions"]["nsdyn"], rho=RHO_INF, k=CURVATURES["curved"], newton=settings["newton"],
         t_switch=settings["t_switch"], phases=phases, **TRACK,
     )  # fmt: skip
-    numbers = TABLE.format(step=min(settings["steps"]), phases=len(settings["phases"])) + _tables(data)
+    numbers = TABLE.format(step=min(settings["steps"]), phases=len(settings["phases"])) + _tables(
+        data
+    )
     return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", numbers)]
 
 
@@ -294,9 +325,16 @@ def _tables(data: Dataset) -> str:
         rows = []
         for name in data.scheme.values:
             one = data.sel(scheme=name, track=track)
-            orders = ["-" if np.isnan(x) else f"{abs(x) if abs(x) < 5e-3 else x:.2f}" for x in one.order.values]
+            orders = [
+                "-" if np.isnan(x) else f"{abs(x) if abs(x) < 5e-3 else x:.2f}"
+                for x in one.order.values
+            ]
             rows.append([plain(str(name)), *orders, *(f"{x:.1e}" for x in one.error.values[:, -1])])
-        head = [f"{track} track", *(f"order {m}" for m in MEASURES), *(f"error {m}" for m in MEASURES)]
+        head = [
+            f"{track} track",
+            *(f"order {m}" for m in MEASURES),
+            *(f"error {m}" for m in MEASURES),
+        ]
         parts.append("\n" + table(head, rows))
     return "".join(parts)
 
@@ -315,7 +353,15 @@ def _figure(data: Dataset) -> Figure:
         style.panel(ax, letter)
     for ax in axes[:3]:
         ax.set_ylim(4e-4, 4)
-        ax.text(0.97, 0.04, "event-driven: round-off", ha="right", transform=ax.transAxes, fontsize=7, color="0.25")
+        ax.text(
+            0.97,
+            0.04,
+            "event-driven: round-off",
+            ha="right",
+            transform=ax.transAxes,
+            fontsize=7,
+            color="0.25",
+        )
     axes[1].set_title("straight track", loc="center", pad=5)
     axes[4].set_title("curved track", loc="center", pad=5)
     _legend(fig, [str(name) for name in data.scheme.values])
@@ -343,12 +389,21 @@ def _look(name: str) -> dict[str, Any]:
 
 def _slopes(ax: Axes, values: dict[str, np.ndarray], h: np.ndarray) -> None:
     """Reference slopes below the curves they are to be compared with, and ticks at the steps."""
-    slopes = {1: (("index_2", "nsga"), 0.4), 2: (("event_index_2",), 0.25), 4: (("event_rk4",), 0.1)}
+    slopes = {
+        1: (("index_2", "nsga"), 0.4),
+        2: (("event_index_2",), 0.25),
+        4: (("event_rk4",), 0.1),
+    }
     for slope, (names, share) in slopes.items():
         at = share * min((values[name][0] for name in names if name in values), default=0.0)
         if at > ROUND_OFF:
             ax.plot(h, at * (h / h[0]) ** slope, color=style.GREY, linestyle="-", linewidth=0.6)
-            label: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 7, "color": "0.25"}
+            label: dict[str, Any] = {
+                "textcoords": "offset points",
+                "va": "center",
+                "fontsize": 7,
+                "color": "0.25",
+            }
             ax.annotate(str(slope), (h[0], at), (3, 0), **label)
     ax.set_xticks(h, [f"{x:g}" for x in h])
     ax.minorticks_off()

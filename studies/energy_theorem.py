@@ -1,18 +1,22 @@
-"""Energy at a switch with the impulse along intermediate gradients, in the mass metric and in the Euclidean one.
+"""Energy at a switch with the impulse along intermediate gradients, in the mass metric and in the
+Euclidean one.
 
     M (v+ - v-) + G_E^T Lam = 0,    G+ v+ = 0,    T = 1/2 v^T M v                              (1)
 
-The question is Patil and Bruls's (what does E = 1/2 do with more than one constraint?), the answer is in docs/energy_theorem.md:
-in the mass metric it preserves T. Three data sets: random mechanisms at E = 1/2, and two mechanisms over E.
+The question is Patil and Bruls's (what does E = 1/2 do with more than one constraint?), the answer
+is in docs/energy_theorem.md: in the mass metric it preserves T. Three data sets: random mechanisms
+at E = 1/2, and two mechanisms over E.
 
-3R pendulum: joint 2 is locked and joint 3 turns; then the lock of joint 2 is exchanged for one of joint 3. In joint angles q the
-two gradients are orthogonal, so the Euclidean metric has no answer; in absolute angles th it has one:
+3R pendulum: joint 2 is locked and joint 3 turns; then the lock of joint 2 is exchanged for one of
+joint 3. In joint angles q the two gradients are orthogonal, so the Euclidean metric has no answer;
+in absolute angles th it has one:
 
     th = A q,    M_th = A^-T M_q A^-1,    G_th = G_q A^-1,    v_th = A v_q                     (2)
 
-Wheel: it rolls about the near edge of a pothole and meets the far one, at half its width 2 x, with q = (x, y, phi) and
+Wheel: it rolls about the near edge of a pothole and meets the far one, at half its width 2 x, with
+q = (x, y, phi) and
 
-    G = [[2 x, 2 y, 0], [-y / R^2, x / R^2, 1]] before, the same with -x after; x^2 + y^2 = R^2   (3)
+    G = [[2 x, 2 y, 0], [-y / R^2, x / R^2, 1]] before, the same with -x after; x^2 + y^2 = R^2  (3)
 """
 
 from collections.abc import Callable
@@ -31,7 +35,7 @@ from xarray import Dataset
 from nsdyn import laws, problems
 from nsdyn.problems.three_r_pendulum import mass
 from nsdyn.status import Status
-from nsdyn.studies import archive, style
+from nsdyn.studies.lib import archive, style
 
 METRICS: tuple[Literal["mass", "euclidean"], ...] = ("mass", "euclidean")
 RANDOM, PENDULUM, WHEEL = "random", "pendulum", "wheel"
@@ -61,7 +65,9 @@ less depends on the unit of length, metre or millimetre.
 """
 
 
-def run(folder: str | Path, cases: int = 200, positions: int = 101, force: bool = False) -> list[Path]:
+def run(
+    folder: str | Path, cases: int = 200, positions: int = 101, force: bool = False
+) -> list[Path]:
     """Compute what is not there yet, then draw; returns the files drawn."""
     compute(folder, cases, positions, force)
     return draw(folder)
@@ -70,10 +76,15 @@ def run(folder: str | Path, cases: int = 200, positions: int = 101, force: bool 
 # Computing
 
 
-def compute(folder: str | Path, cases: int = 200, positions: int = 101, force: bool = False) -> list[Path]:
-    """Archive random mechanisms, pendulum and wheel. Data of the same settings and version are kept unless `force`."""
+def compute(
+    folder: str | Path, cases: int = 200, positions: int = 101, force: bool = False
+) -> list[Path]:
+    """Archive random mechanisms, pendulum and wheel. Data of the same settings and version are kept
+    unless `force`."""
     sizes = {"rows": MOST_ROWS, "size": SIZE, "condition": CONDITION, "seed": SEED}
-    params = {name: float(problems.get("three_r_pendulum").params[name]) for name in ("m", "L", "I")}
+    params = {
+        name: float(problems.get("three_r_pendulum").params[name]) for name in ("m", "L", "I")
+    }
     wanted: dict[str, tuple[dict, Callable]] = {
         RANDOM: ({"cases": cases, **sizes}, _random),
         PENDULUM: ({"positions": positions, "params": params, **PENDULUM_STATE}, _pendulum),
@@ -94,7 +105,9 @@ def _random(cases: int, rows: int, size: int, condition: float, seed: int) -> di
     rng = np.random.default_rng(seed)
     count = np.repeat(np.arange(1, rows + 1), cases)
     turn, _ = np.linalg.qr(rng.standard_normal((len(count), size, size)))
-    M = (turn * np.exp(rng.uniform(0, np.log(condition), (len(count), 1, size)))) @ turn.transpose(0, 2, 1)
+    M = (turn * np.exp(rng.uniform(0, np.log(condition), (len(count), 1, size)))) @ turn.transpose(
+        0, 2, 1
+    )
     live = np.arange(rows)[None, :] < count[:, None]
     before, after = rng.standard_normal((2, len(count), rows, size)) * live[:, :, None]
     v = rng.standard_normal((len(count), size, 1))
@@ -115,8 +128,8 @@ def _answers(metric, *arrays):
     law = laws.GrassmannMidGradient(metric)
 
     def answer(M, before, after, v, live):
-        switch = laws.Switch.of(M, before, after, v, on_before=live, on_after=live)
-        return law.decide(switch).v_after, law.objection(switch)
+        change = laws.ModeChange.of(M, before, after, v, on_before=live, on_after=live)
+        return law.decide(change).v_after, law.failure_code(change)
 
     return jax.vmap(answer)(*arrays)
 
@@ -130,7 +143,10 @@ def _pendulum(positions: int, params: dict, q: list, v: list) -> dict[str, tuple
     M, G = np.asarray(mass(jnp.asarray(q), params)), np.eye(3)
     inverse = np.linalg.inv(A)
     absolute = inverse.T @ M @ inverse, G[1:2] @ inverse, G[2:] @ inverse, A @ v  # (2)
-    curves = {"mass": ("mass", (M, G[1:2], G[2:], np.asarray(v))), "absolute": ("euclidean", absolute)}
+    curves = {
+        "mass": ("mass", (M, G[1:2], G[2:], np.asarray(v))),
+        "absolute": ("euclidean", absolute),
+    }
     return _curves(positions, curves)
 
 
@@ -140,8 +156,17 @@ def _wheel(positions: int, m: float, R: float, width: float) -> dict[str, tuple]
     rows = lambda x: np.array([[2 * x, 2 * y, 0.0], [-y / R**2, x / R**2, 1.0]])  # (3)
     metres = M, rows(x), rows(-x), np.array([y, -x, 1.0])
     scale = np.diag([1e-3, 1e-3, 1.0])
-    millimetres = scale @ M @ scale, rows(x) @ scale, rows(-x) @ scale, np.linalg.solve(scale, metres[3])
-    curves = {"mass": ("mass", metres), "metre": ("euclidean", metres), "millimetre": ("euclidean", millimetres)}
+    millimetres = (
+        scale @ M @ scale,
+        rows(x) @ scale,
+        rows(-x) @ scale,
+        np.linalg.solve(scale, metres[3]),
+    )
+    curves = {
+        "mass": ("mass", metres),
+        "metre": ("euclidean", metres),
+        "millimetre": ("euclidean", millimetres),
+    }
     return _curves(positions, curves)
 
 
@@ -149,17 +174,17 @@ def _curves(positions: int, curves: dict) -> dict[str, tuple]:
     """T+ / T- over E for each curve, (metric, (M, G-, G+, v-))."""
     E = np.linspace(0, 1, positions)
     out: dict[str, tuple] = {"E": ("position", E)}
-    for name, (metric, switch) in curves.items():
-        M, _, _, v = switch
-        ratio = _kinetic(M, np.asarray(_velocities(E, metric, switch))) / _kinetic(M, v)
+    for name, (metric, change) in curves.items():
+        M, _, _, v = change
+        ratio = _kinetic(M, np.asarray(_velocities(E, metric, change))) / _kinetic(M, v)
         out[name] = ("position", ratio, {"long_name": "T+ / T-", "metric": metric})
     return out
 
 
 @partial(jax.jit, static_argnums=1)
-def _velocities(positions, metric, switch):
+def _velocities(positions, metric, change):
     law = lambda E: laws.IntermediateGradient(E, metric, allow_energy_gain=True)
-    return jax.vmap(lambda E: law(E).decide(laws.Switch.of(*switch)).v_after)(positions)
+    return jax.vmap(lambda E: law(E).decide(laws.ModeChange.of(*change)).v_after)(positions)
 
 
 # Drawing
@@ -183,7 +208,10 @@ def draw(folder: str | Path) -> list[Path]:
         **described["settings"],
         **about_wheel["settings"],
     )
-    return [*files, archive.replace(Path(folder) / "captions.txt", lambda path: path.write_text(text, "utf-8"))]
+    return [
+        *files,
+        archive.replace(Path(folder) / "captions.txt", lambda path: path.write_text(text, "utf-8")),
+    ]
 
 
 def _good(data: Dataset) -> np.ndarray:
@@ -194,7 +222,9 @@ def _figure_1(data: Dataset) -> Figure:
     fig, (ax,) = style.figure((1, 1), style.COLUMN, 2.9)
     good = _good(data)
     rows, (mass_change, change) = data.rows.values[good], data.change.values[:, good]
-    spread = np.random.default_rng(0).uniform(-0.15, 0.15, len(rows))  # so that points do not hide each other
+    spread = np.random.default_rng(0).uniform(
+        -0.15, 0.15, len(rows)
+    )  # so that points do not hide each other
     groups = (
         (change < 0, change, -0.19, "v", style.GREEN, "Euclidean, loss"),
         (change > 0, change, 0.19, "^", style.ORANGE, "Euclidean, gain"),
@@ -204,12 +234,21 @@ def _figure_1(data: Dataset) -> Figure:
         size = np.maximum(np.abs(values[mask]), FLOOR)
         ax.plot(rows[mask] + offset + spread[mask], size, marker, color=colour, markersize=2.2, linewidth=0,
                 markeredgewidth=0, alpha=0.75, label=label)  # fmt: skip
-    ax.axhline(np.finfo(float).eps, color=style.GREY, linewidth=0.6, linestyle=(0, (2, 2)), zorder=0)
+    ax.axhline(
+        np.finfo(float).eps, color=style.GREY, linewidth=0.6, linestyle=(0, (2, 2)), zorder=0
+    )
     ax.text(0.58, 2 * np.finfo(float).eps, r"$\epsilon$", color="0.25", fontsize=8)
     ax.set(yscale="log", xlabel="number of constraints $m$", ylabel="$|T^+ - T^-| \\,/\\, T^-$")
     ax.set(xlim=(0.5, float(rows.max()) + 0.5), ylim=(FLOOR / 3, None))
     ax.xaxis.set_major_locator(MultipleLocator(1))
-    ax.legend(loc="center", bbox_to_anchor=(0.5, 0.4), ncols=3, markerscale=2, handlelength=0.7, columnspacing=1.0)
+    ax.legend(
+        loc="center",
+        bbox_to_anchor=(0.5, 0.4),
+        ncols=3,
+        markerscale=2,
+        handlelength=0.7,
+        columnspacing=1.0,
+    )
     return fig
 
 
@@ -217,7 +256,8 @@ def _figure_2(pendulum: Dataset, wheel: Dataset) -> Figure:
     fig, (left, middle, right) = style.figure((1, 3), style.DOUBLE, 2.5)
     colours = {"mass": 0, "absolute": 1, "metre": 1, "millimetre": 2}
     look: dict[str, dict[str, Any]] = {
-        name: {"color": style.COLOURS[i], "linestyle": style.DASHES[i]} for name, i in colours.items()
+        name: {"color": style.COLOURS[i], "linestyle": style.DASHES[i]}
+        for name, i in colours.items()
     }
     _ratios(left, pendulum, {"mass": "mass metric", "absolute": "Euclidean"}, look)
     _ratios(middle, wheel, {"mass": "mass metric", "metre": "Euclidean, m"}, look)
@@ -235,7 +275,8 @@ def _figure_2(pendulum: Dataset, wheel: Dataset) -> Figure:
 
 
 def _ratios(ax: Axes, data: Dataset, labels: dict[str, str], look: dict[str, dict]) -> None:
-    """T+ / T- over E, with a circle where energy is preserved: produced for smaller E, dissipated for larger."""
+    """T+ / T- over E, with a circle where energy is preserved: produced for smaller E, dissipated
+    for larger."""
     for name, label in labels.items():
         ratio, colour = data[name].values, look[name]["color"]
         ax.plot(data.E, ratio, label=label, **look[name])
@@ -249,5 +290,23 @@ def _ratios(ax: Axes, data: Dataset, labels: dict[str, str], look: dict[str, dic
     low, high = ax.get_ylim()
     ax.axhspan(1.0, high, color="0.93", zorder=0, linewidth=0)
     ax.set(ylim=(low - 0.1 * (high - low), high), ylabel="$T^+ / \\, T^-$")
-    ax.text(0.98, 1.0, "produced", transform=ax.get_yaxis_transform(), fontsize=8, color="0.3", ha="right", va="bottom")
-    ax.text(0.98, 0.98, "dissipated", transform=ax.get_yaxis_transform(), fontsize=8, color="0.3", ha="right", va="top")
+    ax.text(
+        0.98,
+        1.0,
+        "produced",
+        transform=ax.get_yaxis_transform(),
+        fontsize=8,
+        color="0.3",
+        ha="right",
+        va="bottom",
+    )
+    ax.text(
+        0.98,
+        0.98,
+        "dissipated",
+        transform=ax.get_yaxis_transform(),
+        fontsize=8,
+        color="0.3",
+        ha="right",
+        va="top",
+    )

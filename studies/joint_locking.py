@@ -1,8 +1,10 @@
-"""Joint locking of the planar 3R pendulum, with and without momentum balance (A. Mueller, section 6, figures 1 to 4).
+"""Joint locking of the planar 3R pendulum, with and without momentum balance (A. Mueller, section
+6, figures 1 to 4).
 
-Joint 2 locks at t_1 = 0.8 s, joint 3 at t_2 = 1.3 s. RK4 with h = 1e-4 s. Two laws: `MuellerTransition`, which balances
-the momenta of the joints that stay free, and `ZeroVelocity`, which only sets the rate of the locked joint to zero.
-Shown are the joint angles, joint rates, total energy and the momenta
+Joint 2 locks at t_1 = 0.8 s, joint 3 at t_2 = 1.3 s. RK4 with h = 1e-4 s. Two laws:
+`MuellerTransition`, which balances the momenta of the joints that stay free, and `ZeroVelocity`,
+which only sets the rate of the locked joint to zero. Shown are the joint angles, joint rates, total
+energy and the momenta
 
     P = F^T M(q) v                                                                             (1)
 
@@ -25,9 +27,9 @@ from xarray import Dataset
 import nsdyn
 from nsdyn import problems
 from nsdyn.problems.three_r_pendulum import joints
-from nsdyn.studies import archive, both_laws, style
-from nsdyn.studies.both_laws import CONSISTENT, INCONSISTENT
-from nsdyn.studies.limits import with_limits
+from nsdyn.studies.lib import archive, both_laws, style
+from nsdyn.studies.lib.both_laws import CONSISTENT, INCONSISTENT
+from nsdyn.studies.lib.limits import with_limits
 
 LOCKED_FROM_MODE = np.array([np.inf, 1, 2])  # joint 1 never locks
 ROW_INTERVAL = 1e-3
@@ -62,11 +64,14 @@ def run(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Pat
 
 def compute(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Path]:
     """Archive both runs. Data of the same settings and version are kept unless `force` is given."""
-    return both_laws.compute(folder, problems.get("three_r_pendulum"), step, ROW_INTERVAL, _variables, force)
+    return both_laws.compute(
+        folder, problems.get("three_r_pendulum"), step, ROW_INTERVAL, _variables, force
+    )
 
 
 def _variables(problem: nsdyn.Problem, trajectory: nsdyn.Trajectory) -> dict[str, tuple]:
-    """Arrays over time, with two rows at each switching instant: the limits from the left and from the right."""
+    """Arrays over time, with two rows at each switching instant: the limits from the left and from
+    the right."""
     events = trajectory.events
     t, q, v, mode = with_limits(trajectory)
     p = problem.params
@@ -76,12 +81,24 @@ def _variables(problem: nsdyn.Problem, trajectory: nsdyn.Trajectory) -> dict[str
         "t": ("row", t, {"units": "s"}),
         "q": (("row", "joint"), q, {"units": "rad", "long_name": "joint angle"}),
         "v": (("row", "joint"), v, {"units": "rad/s", "long_name": "joint rate"}),
-        "P": (("row", "joint"), free, {"units": "kg m2/s", "long_name": "momentum of unlocked joint"}),
-        "energy": ("row", jax.vmap(lambda q, v: problem.system.energy(q, v, p))(q, v), {"units": "J"}),
+        "P": (
+            ("row", "joint"),
+            free,
+            {"units": "kg m2/s", "long_name": "momentum of unlocked joint"},
+        ),
+        "energy": (
+            "row",
+            jax.vmap(lambda q, v: problem.system.energy(q, v, p))(q, v),
+            {"units": "J"},
+        ),
         "mode": ("row", mode.astype(np.int32)),
         "t_lock": ("event", events.t, {"units": "s"}),
         "q_lock": (("event", "joint"), events.q, {"units": "rad"}),
-        "Lam": (("event", "constraint"), events.Lam, {"units": "N m s", "long_name": "locking impulse"}),
+        "Lam": (
+            ("event", "constraint"),
+            events.Lam,
+            {"units": "N m s", "long_name": "locking impulse"},
+        ),
     }
 
 
@@ -93,13 +110,20 @@ def draw(folder: str | Path) -> list[Path]:
     consistent, described = archive.read(both_laws.data(folder), CONSISTENT)
     inconsistent, _ = archive.read(both_laws.data(folder), INCONSISTENT)
     with style.use():
-        files = style.save(_figure_1(consistent, described["settings"]["params"]), folder, "figure_1")
+        files = style.save(
+            _figure_1(consistent, described["settings"]["params"]), folder, "figure_1"
+        )
         files += style.save(_two_panels(inconsistent, _angles, _momenta), folder, "figure_2")
         files += style.save(_two_panels(consistent, _angles, _rates), folder, "figure_3")
         files += style.save(_two_panels(consistent, _momenta, _energy), folder, "figure_4")
     settings = described["settings"]
-    text = CAPTIONS.format(version=described["versions"]["nsdyn"], locks=settings["params"]["locks"], **settings)
-    return [*files, archive.replace(Path(folder) / "captions.txt", lambda path: path.write_text(text, "utf-8"))]
+    text = CAPTIONS.format(
+        version=described["versions"]["nsdyn"], locks=settings["params"]["locks"], **settings
+    )
+    return [
+        *files,
+        archive.replace(Path(folder) / "captions.txt", lambda path: path.write_text(text, "utf-8")),
+    ]
 
 
 def _two_panels(data: Dataset, left: Callable, right: Callable) -> Figure:
@@ -146,13 +170,22 @@ def _figure_1(data: Dataset, params: dict) -> Figure:
     fig, (ax,) = style.figure((1, 1), style.COLUMN, 3.45)
     shapes = [np.asarray(joints(q, params)) for q in (data.q.values[0], *data.q_lock.values)]
     labels = ("$t = 0$", *(f"$t_{i + 1} = {t:g}$ s" for i, t in enumerate(data.t_lock.values)))
-    places = (((-8, -6), "right"), ((2, 8), "center"), ((6, -12), "left"))  # offsets from the tip, in points
+    places = (
+        ((-8, -6), "right"),
+        ((2, 8), "center"),
+        ((6, -12), "left"),
+    )  # offsets from the tip, in points
     _ground(ax)
     for k, (points, label, (offset, side)) in enumerate(zip(shapes, labels, places, strict=True)):
         _pendulum(ax, points, k >= LOCKED_FROM_MODE, grey=str(0.92 - 0.14 * k), zorder=2 + k)
         ax.annotate(label, points[-1], offset, textcoords="offset points", ha=side)
     _angle_arcs(ax, shapes[0])
-    ax.annotate("", (-1.5, 0.6), (-1.5, 1.3), arrowprops={"arrowstyle": "-|>", "color": "black", "linewidth": 0.8})
+    ax.annotate(
+        "",
+        (-1.5, 0.6),
+        (-1.5, 1.3),
+        arrowprops={"arrowstyle": "-|>", "color": "black", "linewidth": 0.8},
+    )
     ax.text(-1.4, 0.9, "$g$")
     for face, label in (("white", "free joint"), ("black", "locked joint")):
         ax.plot([], [], "o", color="black", markerfacecolor=face, markeredgewidth=0.7, label=label)
@@ -165,17 +198,28 @@ def _pendulum(ax: Axes, points: np.ndarray, locked: np.ndarray, grey: str, zorde
     for a, b in pairwise(points):
         length, angle = np.hypot(*(b - a)), np.arctan2(*(b - a)[::-1])
         ends = f"round,pad=0,rounding_size={WIDTH / 2}"
-        box = FancyBboxPatch((-WIDTH / 2, -WIDTH / 2), length + WIDTH, WIDTH, boxstyle=ends, mutation_aspect=1)
+        box = FancyBboxPatch(
+            (-WIDTH / 2, -WIDTH / 2), length + WIDTH, WIDTH, boxstyle=ends, mutation_aspect=1
+        )
         box.set(facecolor=grey, edgecolor="0.25", linewidth=0.6, zorder=zorder)
         box.set_transform(Affine2D().rotate(angle).translate(*a) + ax.transData)
         ax.add_patch(box)
     for point, is_locked in zip(points[:-1], locked, strict=True):
         face = "black" if is_locked else "white"
-        ax.add_patch(Circle(point, 0.055, facecolor=face, edgecolor="black", linewidth=0.7, zorder=6))
+        ax.add_patch(
+            Circle(point, 0.055, facecolor=face, edgecolor="black", linewidth=0.7, zorder=6)
+        )
 
 
 def _ground(ax: Axes) -> None:
-    ax.add_patch(Polygon([(0, 0), (-0.22, 0.38), (0.22, 0.38)], facecolor="white", edgecolor="black", linewidth=0.7))
+    ax.add_patch(
+        Polygon(
+            [(0, 0), (-0.22, 0.38), (0.22, 0.38)],
+            facecolor="white",
+            edgecolor="black",
+            linewidth=0.7,
+        )
+    )
     ax.plot([-0.35, 0.35], [0.38, 0.38], color="black", linestyle="-", linewidth=1.0)
     for x in np.linspace(-0.28, 0.35, 6):
         ax.plot([x, x - 0.09], [0.38, 0.5], color="black", linestyle="-", linewidth=0.5)
@@ -188,7 +232,12 @@ def _angle_arcs(ax: Axes, points: np.ndarray) -> None:
     before = 0.0
     for i, (start, angle) in enumerate(zip(points[:-1], angles, strict=True)):
         along = np.array([np.cos(np.radians(before)), np.sin(np.radians(before))])
-        ax.plot(*np.stack([start, start + 0.75 * along]).T, color=style.GREY, linestyle=(0, (3, 2)), linewidth=0.6)
+        ax.plot(
+            *np.stack([start, start + 0.75 * along]).T,
+            color=style.GREY,
+            linestyle=(0, (3, 2)),
+            linewidth=0.6,
+        )
         ax.add_patch(Arc(start, 1.1, 1.1, theta1=before, theta2=angle, linewidth=0.7, zorder=1))
         beside = np.radians(before + 9)  # between the prolonged line and the link
         x, y = start + 0.86 * np.array([np.cos(beside), np.sin(beside)])

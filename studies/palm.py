@@ -1,7 +1,8 @@
 """Palm of a metamorphic hand: a lock, and an exchange of two locks under several laws.
 
-The loop keeps two degrees of freedom until drive 1 is locked; then one. In the exchange one is left before and after, and the
-kinetic energy is multiplied by a ratio that depends on where between the gradients the impulse acts, and in which metric.
+The loop keeps two degrees of freedom until drive 1 is locked; then one. In the exchange one is left
+before and after, and the kinetic energy is multiplied by a ratio that depends on where between the
+gradients the impulse acts, and in which metric.
 """
 
 from pathlib import Path
@@ -15,15 +16,19 @@ from xarray import Dataset
 import nsdyn
 from nsdyn import integrators, laws, problems
 from nsdyn.problems.metamorphic_palm import outline
-from nsdyn.studies import archive, style
-from nsdyn.studies.schemes import table, write
+from nsdyn.studies.lib import archive, style
+from nsdyn.studies.lib.schemes import table, write
 
 RK4 = integrators.EventDriven(integrators.RK4())
 STEP = 2e-3
 CASES = {
     "lock": ("lock", laws.MuellerTransition(), "lock of drive 1"),
     "exchange_1": ("exchange", laws.IntermediateGradient(1.0), "$E = 1$"),
-    "exchange_half": ("exchange", laws.IntermediateGradient(0.5), r"$E = \frac{1}{2}$, mass metric"),
+    "exchange_half": (
+        "exchange",
+        laws.IntermediateGradient(0.5),
+        r"$E = \frac{1}{2}$, mass metric",
+    ),
     "exchange_flat": (
         "exchange",
         laws.IntermediateGradient(0.5, metric="euclidean"),
@@ -98,8 +103,13 @@ def draw(folder: str | Path) -> list[Path]:
     with style.use():
         files = style.save(_poses(runs["exchange_1"]), folder, "figure_1")
         files += style.save(_histories(runs), folder, "figure_2")
-    words = CAPTIONS.format(version=described["versions"]["nsdyn"], step=described["settings"]["step"])
-    rows = [[name, f"{float(data.energy_after[0] / data.energy_before[0]):.6f}"] for name, data in runs.items()]
+    words = CAPTIONS.format(
+        version=described["versions"]["nsdyn"], step=described["settings"]["step"]
+    )
+    rows = [
+        [name, f"{float(data.energy_after[0] / data.energy_before[0]):.6f}"]
+        for name, data in runs.items()
+    ]
     numbers = "Kinetic energy after and before the event\n\n" + table(["run", "ratio"], rows)
     return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", numbers)]
 
@@ -123,7 +133,9 @@ def _pose(ax, lines: np.ndarray, locked: int) -> None:
     turn, line = np.linspace(0, 2 * np.pi, 100), lines[-1]
     ax.plot(np.cos(turn), np.sin(turn), color="0.8", linestyle="-", linewidth=0.6)
     for hinge in (2, 3):
-        ax.plot(*lines[:, ARC * hinge, :2].T, color=style.GREY, linestyle=style.DASHES[3], linewidth=0.8)
+        ax.plot(
+            *lines[:, ARC * hinge, :2].T, color=style.GREY, linestyle=style.DASHES[3], linewidth=0.8
+        )
     for link in range(5):
         arc = line[ARC * link : ARC * (link + 1) + 1]
         colour, width = (style.GREY, 2.6) if link == 4 else (style.COLOURS[link], 1.6)
@@ -133,7 +145,11 @@ def _pose(ax, lines: np.ndarray, locked: int) -> None:
     for hinge in range(5):
         filled = "0.1" if hinge == locked else "white"
         ax.plot(
-            *line[ARC * hinge, :2], "s" if hinge == locked else "o", color="0.1", markerfacecolor=filled, markersize=4
+            *line[ARC * hinge, :2],
+            "s" if hinge == locked else "o",
+            color="0.1",
+            markerfacecolor=filled,
+            markersize=4,
         )
     ax.set(aspect="equal", xlim=(-1.08, 1.08), ylim=(-1.08, 1.08))
     ax.axis("off")
@@ -142,7 +158,9 @@ def _pose(ax, lines: np.ndarray, locked: int) -> None:
 def _jump(ax, data: Dataset, y, before, after, **look) -> None:
     t, when = data.t.values, float(data.t_switch[0])
     at = np.searchsorted(t, when - 1e-12)
-    style.jumping_line(ax, np.insert(t, at, [when, when]), np.insert(y, at, [before, after]), **look)
+    style.jumping_line(
+        ax, np.insert(t, at, [when, when]), np.insert(y, at, [before, after]), **look
+    )
 
 
 def _histories(runs: dict[str, Dataset]) -> Figure:
@@ -150,11 +168,29 @@ def _histories(runs: dict[str, Dataset]) -> Figure:
     data = runs["lock"]
     for i in range(4):
         values = data.v.values[:, i], data.v_before.values[0, i], data.v_after.values[0, i]
-        _jump(left, data, *values, color=style.COLOURS[i], linestyle=style.DASHES[i], label=rf"$\dot\vartheta_{i + 1}$")
+        _jump(
+            left,
+            data,
+            *values,
+            color=style.COLOURS[i],
+            linestyle=style.DASHES[i],
+            label=rf"$\dot\vartheta_{i + 1}$",
+        )
     for k, name in enumerate(EXCHANGES):
         data = runs[name]
-        values = 1e6 * data.energy.values, 1e6 * data.energy_before.values[0], 1e6 * data.energy_after.values[0]
-        _jump(right, data, *values, color=style.COLOURS[k], linestyle=style.DASHES[k], label=CASES[name][2])
+        values = (
+            1e6 * data.energy.values,
+            1e6 * data.energy_before.values[0],
+            1e6 * data.energy_after.values[0],
+        )
+        _jump(
+            right,
+            data,
+            *values,
+            color=style.COLOURS[k],
+            linestyle=style.DASHES[k],
+            label=CASES[name][2],
+        )
     left.set(xlabel="time $t$ [s]", ylabel="rate [rad/s]")
     right.set(xlabel="time $t$ [s]", ylabel=r"kinetic energy [$\mu$J]")
     left.legend(ncols=2)

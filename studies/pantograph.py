@@ -1,17 +1,19 @@
-"""Pantograph against a wall: what Font-Llagunes and Kovecses print beside what their mechanism gives (tables 2 and 3, figure 4).
+"""Pantograph against a wall: what Font-Llagunes and Kovecses print beside what their mechanism
+gives (tables 2 and 3, figure 4).
 
-Rigid model of table 1, in the coordinates (q_1, q_3); y' = A v and x' = B v are the rates of the tip across and along the wall.
-The velocity before the impact has the printed T_c. Then
+Rigid model of table 1, in the coordinates (q_1, q_3); y' = A v and x' = B v are the rates of the
+tip across and along the wall. The velocity before the impact has the printed T_c. Then
 
-    xi = T_c/T,    Lam = (A M^-1 A^T)^-1 A v-,    P_c^T B^T,    P_a^T B^T                          (1)
+    xi = T_c/T,    Lam = (A M^-1 A^T)^-1 A v-,    P_c^T B^T,    P_a^T B^T                        (1)
 
-and T_a after the impact with the measured tangential impulse beta as `NonIdeal(beta=...)` gives it. Over the workspace, with the
-inertia that the tip shows, N = (J M^-1 J^T)^-1, J = (B; A), and its direction of motion u = (cos gamma, sin gamma),
+and T_a after the impact with the measured tangential impulse beta as `NonIdeal(beta=...)` gives it.
+Over the workspace, with the inertia that the tip shows, N = (J M^-1 J^T)^-1, J = (B; A), and its
+direction of motion u = (cos gamma, sin gamma),
 
-    xi = u_y^2 / ((A M^-1 A^T) u^T N u)                                                            (2)
+    xi = u_y^2 / ((A M^-1 A^T) u^T N u)                                                          (2)
 
-All that the paper measures is from its tables; its drawings, and so its figure 4, are not available:
-`nsdyn.problems.pantograph` says what was inferred.
+All that the paper measures is from its tables; its drawings, and so its figure 4, are not
+available: `nsdyn.problems.pantograph` says what was inferred.
 """
 
 from pathlib import Path
@@ -29,13 +31,25 @@ from xarray import Dataset
 import nsdyn
 from nsdyn import laws, problems
 from nsdyn.integrators import RK4, EventDriven
-from nsdyn.problems.pantograph import LINKS, MINIMAL, TABLE_1, WALL, links, loop, reached, tangent, tip, tip_of_links
-from nsdyn.studies import archive, style
-from nsdyn.studies.schemes import table, write
+from nsdyn.problems.pantograph import (
+    LINKS,
+    MINIMAL,
+    TABLE_1,
+    WALL,
+    links,
+    loop,
+    reached,
+    tangent,
+    tip,
+    tip_of_links,
+)
+from nsdyn.studies.lib import archive, style
+from nsdyn.studies.lib.schemes import table, write
 
 
 class Case(NamedTuple):
-    """An experiment: d [m], gamma [degrees]; energies [mJ] and xi of table 2, impulses [mN s] of table 3."""
+    """An experiment: d [m], gamma [degrees]; energies [mJ] and xi of table 2, impulses [mN s] of
+    table 3."""
 
     d: float
     gamma: int
@@ -93,7 +107,9 @@ are printed; "yes" within 10 %. Lam: measured against rigid.
 """
 
 
-def run(folder: str | Path, points: int = 361, step: float = 2e-4, force: bool = False) -> list[Path]:
+def run(
+    folder: str | Path, points: int = 361, step: float = 2e-4, force: bool = False
+) -> list[Path]:
     """Compute what is not there yet, then draw; returns the files drawn."""
     compute(folder, points, step, force)
     return draw(folder)
@@ -102,13 +118,19 @@ def run(folder: str | Path, points: int = 361, step: float = 2e-4, force: bool =
 # Computing
 
 
-def compute(folder: str | Path, points: int = 361, step: float = 2e-4, force: bool = False) -> list[Path]:
-    """Archive the six cases, the map with `points` along x, and the impacts. Data of the same settings and version are kept."""
+def compute(
+    folder: str | Path, points: int = 361, step: float = 2e-4, force: bool = False
+) -> list[Path]:
+    """Archive the six cases, the map with `points` along x, and the impacts. Data of the same
+    settings and version are kept."""
     model = {"table_1": TABLE_1, "wall": WALL}
     wanted: dict[str, tuple[dict, Any]] = {
         CASES: (model | {"paper": PAPER}, _cases),
         MAP: (model | {"points": points}, lambda: _map(points)),
-        IMPACTS: (model | {"paper": PAPER, "step": step, "mu": MU, "approach": APPROACH}, lambda: _impacts(step)),
+        IMPACTS: (
+            model | {"paper": PAPER, "step": step, "mu": MU, "approach": APPROACH},
+            lambda: _impacts(step),
+        ),
     }
     for name, (settings, variables) in wanted.items():
         if force or not archive.exists(_data(folder), name, settings):
@@ -127,7 +149,8 @@ def _matrices(q, p):
 
 
 def report(d: float, gamma: float, T_c: float, beta: float | None = None) -> nsdyn.TransitionReport:
-    """The impact at d under gamma with this T_c before, in joules; ideal, or with the tangential impulse beta."""
+    """The impact at d under gamma with this T_c before, in joules; ideal, or with the tangential
+    impulse beta."""
     problem = problems.get("pantograph", d=d, gamma=gamma, distance=0.0)
     M, J = map(np.asarray, _matrices(problem.q0, problem.params))
     v, before, A, B = np.asarray(problem.v0), np.zeros((0, 2)), J[1:], J[:1]
@@ -142,14 +165,33 @@ def _cases() -> dict[str, tuple]:
     rubbed = [report(case.d, case.gamma, case.T_c / 1e3, case.beta / 1e3) for case in PAPER]
     milli = lambda name: {"long_name": name, "units": "mJ"}
     parts = [report(d, 90, 1.0) for d in PROJECTIONS]
-    B = [_matrices(problems.get("pantograph", d=d, distance=0.0).q0, _params())[1][0] for d in PROJECTIONS]
+    B = [
+        _matrices(problems.get("pantograph", d=d, distance=0.0).q0, _params())[1][0]
+        for d in PROJECTIONS
+    ]
     return {
         "xi": ("case", [r.xi for r in ideal]),
         "T_a": ("case", [1e3 * r.energy_before[2] for r in ideal], milli("T_a before")),
-        "T_a_after": ("case", [1e3 * r.energy_after[2] for r in rubbed], milli("T_a after, with the measured beta")),
-        "Lam": ("case", [1e3 * float(r.Lam[0]) for r in rubbed], {"long_name": "normal impulse", "units": "mN s"}),
-        "P_c_B": (("place", "coordinate"), [r.P_c.T @ b for r, b in zip(parts, B, strict=True)], {"units": "m"}),
-        "P_a_B": (("place", "coordinate"), [r.P_a.T @ b for r, b in zip(parts, B, strict=True)], {"units": "m"}),
+        "T_a_after": (
+            "case",
+            [1e3 * r.energy_after[2] for r in rubbed],
+            milli("T_a after, with the measured beta"),
+        ),
+        "Lam": (
+            "case",
+            [1e3 * float(r.Lam[0]) for r in rubbed],
+            {"long_name": "normal impulse", "units": "mN s"},
+        ),
+        "P_c_B": (
+            ("place", "coordinate"),
+            [r.P_c.T @ b for r, b in zip(parts, B, strict=True)],
+            {"units": "m"},
+        ),
+        "P_a_B": (
+            ("place", "coordinate"),
+            [r.P_a.T @ b for r, b in zip(parts, B, strict=True)],
+            {"units": "m"},
+        ),
     }
 
 
@@ -159,12 +201,15 @@ def _params() -> dict[str, Any]:
 
 @jax.jit
 def _xi(point, p):
-    """(2) at 90 and 60 degrees; NaN where the tip does not reach. In all angles, so that no assembly is left out."""
+    """(2) at 90 and 60 degrees; NaN where the tip does not reach. In all angles, so that no
+    assembly is left out."""
     q = reached(point, p)
     G, J = jax.jacfwd(loop)(q, 0.0, p), jax.jacfwd(tip_of_links)(q, p)
     M = LINKS.mass(q, p)
     kkt = jnp.block([[M, G.T], [G, jnp.zeros((2, 2))]])
-    mobility = J @ jnp.linalg.solve(kkt, jnp.concatenate([J.T, jnp.zeros((2, 2))]))[:4]  # J M^-1 J^T of the closed loop
+    mobility = (
+        J @ jnp.linalg.solve(kkt, jnp.concatenate([J.T, jnp.zeros((2, 2))]))[:4]
+    )  # J M^-1 J^T of the closed loop
     u = jnp.stack([jnp.array([0.0, 1.0]), jnp.array([0.5, jnp.sqrt(0.75)])])
     return u[:, 1] ** 2 / (mobility[1, 1] * jnp.sum(u * jnp.linalg.solve(mobility, u.T).T, axis=1))
 
@@ -175,7 +220,11 @@ def _map(points: int) -> dict[str, tuple]:
     grid = jnp.stack(jnp.meshgrid(jnp.asarray(x), jnp.asarray(y)), axis=-1)
     xi = np.asarray(jax.vmap(jax.vmap(_xi, (0, None)), (0, None))(grid, _params()))
     words = {"long_name": "xi at gamma = 90 and 60 degrees"}
-    return {"x": ("x", x, {"units": "m"}), "y": ("y", y, {"units": "m"}), "xi": (("y", "x", "gamma"), xi, words)}
+    return {
+        "x": ("x", x, {"units": "m"}),
+        "y": ("y", y, {"units": "m"}),
+        "xi": (("y", "x", "gamma"), xi, words),
+    }
 
 
 def _impacts(step: float) -> dict[str, tuple]:
@@ -184,16 +233,25 @@ def _impacts(step: float) -> dict[str, tuple]:
     for d, gamma, T_c_before, *_ in PAPER:
         problem = problems.get("pantograph", d=d, gamma=gamma, distance=0.0)
         at_wall = report(d, gamma, T_c_before / 1e3)
-        speed = float(np.linalg.norm(np.asarray(_matrices(problem.q0, problem.params)[1]) @ at_wall.v_before))
+        speed = float(
+            np.linalg.norm(np.asarray(_matrices(problem.q0, problem.params)[1]) @ at_wall.v_before)
+        )
         away = speed * APPROACH * np.sin(np.radians(gamma))
-        problem = problems.get("pantograph", d=d, gamma=gamma, speed=speed, distance=away, t_end=2 * APPROACH)
+        problem = problems.get(
+            "pantograph", d=d, gamma=gamma, speed=speed, distance=away, t_end=2 * APPROACH
+        )
         found = nsdyn.simulate(problem, RK, step=step, law=law, check=False)
         first = found.events[0]
         at = np.searchsorted(found.t, first.t - 1e-12)
         q = np.insert(found.q, at, [first.q, first.q], axis=0)
         v = np.insert(found.v, at, [first.v_before, first.v_after], axis=0)
         split = _split(jnp.asarray(q), jnp.asarray(v), problem.params)
-        runs.append((np.insert(found.t, at, [first.t, first.t]) - first.t, *(1e3 * np.asarray(T) for T in split)))
+        runs.append(
+            (
+                np.insert(found.t, at, [first.t, first.t]) - first.t,
+                *(1e3 * np.asarray(T) for T in split),
+            )
+        )
     t, T_c, T_a = (np.stack(x) for x in zip(*runs, strict=True))
     units = {"units": "mJ"}
     return {
@@ -245,7 +303,9 @@ def _case_table(data: Dataset) -> str:
     rows = []
     for i, (case, agrees) in enumerate(zip(PAPER, agreement(data), strict=True)):
         said = ["yes" if yes else "no" for yes in agrees]
-        found = {name: _zero(float(data[name].values[i])) for name in ("xi", "T_a", "T_a_after", "Lam")}
+        found = {
+            name: _zero(float(data[name].values[i])) for name in ("xi", "T_a", "T_a_after", "Lam")
+        }
         rows.append([
             str(i + 1), f"{case.d:g}", str(case.gamma), f"{case.xi:.2f}", f"{found['xi']:.4f}", said[0],
             f"{case.T_a / case.T_c:.3g}", f"{found['T_a'] / case.T_c:.3g}", said[1],
@@ -263,7 +323,10 @@ def _projection_table(data: Dataset) -> str:
     head = ["projection", "d", "printed", "", "computed", "", "difference", "", "agrees"]
     rows = []
     for i, (d, printed) in enumerate(PROJECTIONS.items()):
-        for name, variable, values in (("P_c^T B^T", "P_c_B", printed[0]), ("P_a^T B^T", "P_a_B", printed[1])):
+        for name, variable, values in (
+            ("P_c^T B^T", "P_c_B", printed[0]),
+            ("P_a^T B^T", "P_a_B", printed[1]),
+        ):
             found = data[variable].values[i]
             off = np.abs(found - values)
             wrong = " and ".join(str(k + 1) for k in np.flatnonzero(off > CLOSE))
@@ -271,7 +334,8 @@ def _projection_table(data: Dataset) -> str:
             rows.append([name, f"{d:g}", *numbers, f"no, component {wrong}" if wrong else "yes"])
     notes = (
         f'\n"yes": both components within {CLOSE:g} m. The sum of both projections is B^T, which depends on the geometry alone:\n'
-        "no masses mend the second components at d = 0, where symmetry makes both components of B equal, and at d = 0.2.\n"
+        "no masses mend the second components at d = 0, where symmetry makes both components of B "
+        "equal, and at d = 0.2.\n"
     )
     return table(head, rows) + notes
 
@@ -283,7 +347,14 @@ def _figure_1(data: Dataset) -> Figure:
         xi = np.ma.masked_invalid(data.xi.values[:, :, k])
         filled = ax.contourf(data.x, data.y, xi, LEVELS, **look)
         ax.contour(data.x, data.y, xi, LEVELS[1:-1], colors="white", linewidths=0.4)
-        ax.contour(data.x, data.y, _margin(data.x.values, data.y.values), [0.0], colors="0.2", linewidths=1.0)
+        ax.contour(
+            data.x,
+            data.y,
+            _margin(data.x.values, data.y.values),
+            [0.0],
+            colors="0.2",
+            linewidths=1.0,
+        )
         _mechanism(ax)
         _experiments(ax, gamma)
         style.panel(ax, letter)
@@ -299,7 +370,10 @@ def _figure_1(data: Dataset) -> Figure:
 
 def _margin(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """How far inside the workspace a place is; negative outside."""
-    shift, (near, far) = TABLE_1["l5"] / 2, (TABLE_1["l2"] - TABLE_1["l1"], TABLE_1["l2"] + TABLE_1["l1"])
+    shift, (near, far) = (
+        TABLE_1["l5"] / 2,
+        (TABLE_1["l2"] - TABLE_1["l1"], TABLE_1["l2"] + TABLE_1["l1"]),
+    )
     reach = np.stack([np.hypot(x[None, :] - side, y[:, None]) for side in (shift, -shift)])
     return np.minimum(far - reach.max(axis=0), reach.min(axis=0) - near)
 
@@ -308,14 +382,24 @@ def _mechanism(ax: Axes) -> None:
     problem = problems.get("pantograph", d=0.1, distance=0.0)
     line = np.asarray(links(problem.q0, problem.params))
     ax.axhline(WALL, color="black", linewidth=0.8, linestyle=(0, (4, 2)))
-    ax.plot(*line.T, color="black", linewidth=1.4, linestyle="-", marker="o", markersize=3, markerfacecolor="white")
+    ax.plot(
+        *line.T,
+        color="black",
+        linewidth=1.4,
+        linestyle="-",
+        marker="o",
+        markersize=3,
+        markerfacecolor="white",
+    )
     ax.plot(line[[0, -1], 0], line[[0, -1], 1], "s", color="black", markersize=4)
 
 
 def _experiments(ax: Axes, gamma: int) -> None:
     for i, case in enumerate(PAPER):
         if case.gamma == gamma:
-            ax.plot(case.d, WALL, "o", color="white", markeredgecolor="black", markersize=4.5, zorder=4)
+            ax.plot(
+                case.d, WALL, "o", color="white", markeredgecolor="black", markersize=4.5, zorder=4
+            )
             ax.annotate(
                 f"{i + 1}: {case.xi:.2f}", (case.d, WALL), (0, 6), textcoords="offset points", ha="center", fontsize=7.5,
                 bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
@@ -327,12 +411,32 @@ def _figure_2(data: Dataset) -> Figure:
     for i, case in enumerate(PAPER):
         ax, t = axes[3 * (i % 2) + i // 2], 1e3 * data.t.values[i]
         left = int(np.flatnonzero(np.diff(t) == 0)[0])
-        for name, k, printed in (("T_c", 0, (case.T_c, case.T_c_after)), ("T_a", 1, (case.T_a, case.T_a_after))):
-            look: dict[str, Any] = {"color": style.COLOURS[k], "linestyle": style.DASHES[k], "label": f"${name}$"}
+        for name, k, printed in (
+            ("T_c", 0, (case.T_c, case.T_c_after)),
+            ("T_a", 1, (case.T_a, case.T_a_after)),
+        ):
+            look: dict[str, Any] = {
+                "color": style.COLOURS[k],
+                "linestyle": style.DASHES[k],
+                "label": f"${name}$",
+            }
             ax.plot(t, data[name].values[i], **look)
-            mark: dict[str, Any] = {"color": style.COLOURS[k], "markerfacecolor": "white", "zorder": 3}
-            ax.plot(t[left] + np.array([-BESIDE, BESIDE]), printed, style.MARKERS[k], linewidth=0, markersize=4, **mark)
-        ax.set_title(rf"case {i + 1}: $d$ = {case.d:g} m, $\gamma$ = {case.gamma}$^\circ$", loc="left", pad=4)
+            mark: dict[str, Any] = {
+                "color": style.COLOURS[k],
+                "markerfacecolor": "white",
+                "zorder": 3,
+            }
+            ax.plot(
+                t[left] + np.array([-BESIDE, BESIDE]),
+                printed,
+                style.MARKERS[k],
+                linewidth=0,
+                markersize=4,
+                **mark,
+            )
+        ax.set_title(
+            rf"case {i + 1}: $d$ = {case.d:g} m, $\gamma$ = {case.gamma}$^\circ$", loc="left", pad=4
+        )
         ax.set(xlim=(-1e3 * APPROACH, 1e3 * APPROACH), ylim=(-0.4, 10.8))
         ax.xaxis.set_major_locator(MultipleLocator(10))
         ax.yaxis.set_major_locator(MultipleLocator(5))

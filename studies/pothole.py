@@ -1,17 +1,20 @@
-"""Wheel over a pothole with the nonsmooth generalized-alpha scheme (Patil and Bruls, last result slide).
+"""Wheel over a pothole with the nonsmooth generalized-alpha scheme (Patil and Bruls, last result
+slide).
 
-The wheel rolls on the road, turns about the near edge of the hole, then about its far edge, and rolls on. Only half-way between
-the edges its velocity jumps. With the impulse along the gradient at position E between those before and after, in the mass
-metric,
+The wheel rolls on the road, turns about the near edge of the hole, then about its far edge, and
+rolls on. Only half-way between the edges its velocity jumps. With the impulse along the gradient at
+position E between those before and after, in the mass metric,
 
-    omega+ = omega- cos(E th)/cos((1 - E) th),   cos th = (I + m R^2 cos 2 psi)/J,   sin psi = l_p/(2 R)             (1)
+    omega+ = omega- cos(E th)/cos((1 - E) th),  cos th = (I + m R^2 cos 2 psi)/J,  sin psi = l_p/(2 R)  (1)
 
-with J = I + m R^2. As the wheel turns about its contact point throughout, the speed v after the hole follows from the energy,
+with J = I + m R^2. As the wheel turns about its contact point throughout, the speed v after the
+hole follows from the energy,
 
-    omega_m^2 = (v_0/R)^2 + 2 m g R (1 - cos psi)/J,   (v/R)^2 = r^2 omega_m^2 - 2 m g R (1 - cos psi)/J             (2)
+    omega_m^2 = (v_0/R)^2 + 2 m g R (1 - cos psi)/J,  (v/R)^2 = r^2 omega_m^2 - 2 m g R (1 - cos psi)/J  (2)
 
-where r is the ratio (1). Reactions are shown as forces on the wheel, -G^T lam, impulses as -D^T Lam, where D are the directions
-in which the law lets them act: lam and Lam themselves depend on how the constraints are scaled.
+where r is the ratio (1). Reactions are shown as forces on the wheel, -G^T lam, impulses as -D^T
+Lam, where D are the directions in which the law lets them act: lam and Lam themselves depend on how
+the constraints are scaled.
 """
 
 from pathlib import Path
@@ -27,13 +30,22 @@ from xarray import Dataset
 
 import nsdyn
 from nsdyn import laws, problems
-from nsdyn.model import Model
+from nsdyn._repr import settings_text
+from nsdyn.mechanics.model import Model
 from nsdyn.problems.wheel_over_pothole import ground, outline
-from nsdyn.shown import settings_text
-from nsdyn.studies import archive, style
-from nsdyn.studies.schemes import NEWTON, RHO_INF, SCHEMES, table, write
+from nsdyn.studies.lib import archive, style
+from nsdyn.studies.lib.schemes import NEWTON, RHO_INF, SCHEMES, table, write
 
-WHEEL = {"R": 0.35, "m": 10.0, "I": 0.6125, "l": 0.5, "lp": 0.3, "v0": 3.0, "g": 9.81, "t_end": 0.6}  # ours
+WHEEL = {
+    "R": 0.35,
+    "m": 10.0,
+    "I": 0.6125,
+    "l": 0.5,
+    "lp": 0.3,
+    "v0": 3.0,
+    "g": 9.81,
+    "t_end": 0.6,
+}  # ours
 POSITIONS = (1.0, 0.75, 0.5)
 LABELS = {1.0: "$E = 1$", 0.75: r"$E = \frac{3}{4}$", 0.5: r"$E = \frac{1}{2}$"}
 MIDDLE = 1  # of the three switches, the one half-way between the edges
@@ -75,7 +87,8 @@ def run(folder: str | Path, step: float = 1e-3, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, step: float = 1e-3, force: bool = False) -> list[Path]:
-    """Archive a run for each E. Data of the same settings and version are kept unless `force` is given."""
+    """Archive a run for each E. Data of the same settings and version are kept unless `force` is
+    given."""
     integrator = SCHEMES["nsga"].integrator
     files = []
     for E in POSITIONS:
@@ -125,18 +138,26 @@ def _variables(problem: nsdyn.Problem, run: nsdyn.Trajectory) -> dict[str, tuple
     """Rows on the grid, and beside them the switches."""
     p, events = problem.params, run.events
     model = Model.of(problem.system, problem.constraint, problem.q0, problem.v0, jnp.zeros(()), p)
-    gradient = jax.jit(jax.vmap(lambda q, v, mode: model.jacobian(q, v, jnp.zeros(()), p, mode, ((),))))
+    gradient = jax.jit(
+        jax.vmap(lambda q, v, mode: model.jacobian(q, v, jnp.zeros(()), p, mode, ((),)))
+    )
     force = -np.einsum("kmn,km->kn", gradient(*map(jnp.asarray, (run.q, run.v, run.mode))), run.lam)
     impulse = -np.einsum("kmn,km->kn", events.direction, events.Lam)
     energy = jax.vmap(lambda q, v: problem.system.energy(q, v, p))
-    switch_energy = [energy(jnp.asarray(events.q), jnp.asarray(v)) for v in (events.v_before, events.v_after)]
+    switch_energy = [
+        energy(jnp.asarray(events.q), jnp.asarray(v)) for v in (events.v_before, events.v_after)
+    ]
     mixed = "m and m/s; rad and rad/s for the third"
     return {
         "t": ("row", run.t, {"units": "s"}),
         "q": (("row", "coordinate"), run.q, {"long_name": "x, y, phi", "units": mixed}),
         "v": (("row", "coordinate"), run.v, {"long_name": "velocity", "units": mixed}),
         "lam": (("row", "constraint"), run.lam, {"long_name": "multiplier (force)"}),
-        "force": (("row", "coordinate"), force, {"long_name": "reaction on the wheel", "units": "N, N, N m"}),
+        "force": (
+            ("row", "coordinate"),
+            force,
+            {"long_name": "reaction on the wheel", "units": "N, N, N m"},
+        ),
         "mode": ("row", run.mode.astype(np.int32)),
         "energy": ("row", run.energy, {"units": "J"}),
         "t_switch": ("event", events.t, {"units": "s"}),
@@ -168,7 +189,9 @@ def draw(folder: str | Path) -> list[Path]:
         files = style.save(_poses(runs[1.0]), folder, "figure_1")
         files += style.save(_histories(runs), folder, "figure_2")
         files += style.save(_impulses(runs), folder, "figure_3")
-    words = CAPTIONS.format(version=described["versions"]["nsdyn"], rho=RHO_INF, **(settings | WHEEL))
+    words = CAPTIONS.format(
+        version=described["versions"]["nsdyn"], rho=RHO_INF, **(settings | WHEEL)
+    )
     numbers = TABLE.format(**settings) + _table(runs)
     return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", numbers)]
 
@@ -176,7 +199,11 @@ def draw(folder: str | Path) -> list[Path]:
 def measured(run: Dataset) -> tuple[float, float, float]:
     """omega+/omega-, the speed after the hole and the energy lost, of a run."""
     turned = run.v_after.values[MIDDLE, 2] / run.v_before.values[MIDDLE, 2]
-    return float(turned), float(run.v.values[-1, 0]), float(run.energy.values[0] - run.energy.values[-1])
+    return (
+        float(turned),
+        float(run.v.values[-1, 0]),
+        float(run.energy.values[0] - run.energy.values[-1]),
+    )
 
 
 def _table(runs: dict[float, Dataset]) -> str:
@@ -204,7 +231,13 @@ def _poses(data: Dataset) -> Figure:
         label: dict[str, Any] = {"ha": "center", "va": "bottom", "color": style.COLOURS[k]}
         ax.text(pose[0], 2 * WHEEL["R"] + 0.02, f"$t_{k + 1}$", **label)
     ax.plot(*q[:, :2].T, color="black", linestyle=style.DASHES[1], linewidth=1.0)
-    ax.set(xlabel="$x$ [m]", ylabel="$y$ [m]", xlim=(road[0, 0], length), ylim=(-0.2, 0.85), aspect="equal")
+    ax.set(
+        xlabel="$x$ [m]",
+        ylabel="$y$ [m]",
+        xlim=(road[0, 0], length),
+        ylim=(-0.2, 0.85),
+        aspect="equal",
+    )
     return fig
 
 
@@ -236,7 +269,14 @@ def _histories(runs: dict[float, Dataset]) -> Figure:
         energy = (data.energy.values, data.energy_before.values, data.energy_after.values)
         style.jumping_line(axes[4], *_with_jumps(data, *energy), **_look(E))
         _force(axes[5], data, 1, **_look(E))
-    labels = ("$y$ [m]", "$v_x$ [m/s]", "$v_y$ [m/s]", r"$\omega$ [rad/s]", "energy [J]", "reaction $F_y$ [N]")
+    labels = (
+        "$y$ [m]",
+        "$v_x$ [m/s]",
+        "$v_y$ [m/s]",
+        r"$\omega$ [rad/s]",
+        "energy [J]",
+        "reaction $F_y$ [N]",
+    )
     for ax, letter, label in zip(axes, "abcdef", labels, strict=True):
         style.panel(ax, letter)
         ax.set_ylabel(label)
@@ -251,7 +291,9 @@ def _force(ax: Axes, data: Dataset, component: int, **look: Any) -> None:
     """The reaction jumps with the curvature of the path: no line across a switch."""
     breaks = np.flatnonzero(np.diff(data.mode.values)) + 1
     ax.plot(
-        np.insert(data.t.values, breaks, np.nan), np.insert(data.force.values[:, component], breaks, np.nan), **look
+        np.insert(data.t.values, breaks, np.nan),
+        np.insert(data.force.values[:, component], breaks, np.nan),
+        **look,
     )
 
 
@@ -276,7 +318,13 @@ def _impulses(runs: dict[float, Dataset]) -> Figure:
             "hatch": hatches[k],
             "linewidth": 1.0,
         }
-        right.bar(np.arange(3) + 0.26 * (k - 1), data.impulse.values[MIDDLE] / scale, 0.22, label=LABELS[E], **bars)
+        right.bar(
+            np.arange(3) + 0.26 * (k - 1),
+            data.impulse.values[MIDDLE] / scale,
+            0.22,
+            label=LABELS[E],
+            **bars,
+        )
     handles, names = left.get_legend_handles_labels()
     left.legend(handles[::-1], names[::-1], loc="upper right")
     _over_time([left], runs[1.0])

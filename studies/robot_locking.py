@@ -1,8 +1,9 @@
-"""Joint locking of a 6R robot, with and without momentum balance (A. Mueller, section 7, figures 6 to 8); surrogate parameters.
+"""Joint locking of a 6R robot, with and without momentum balance (A. Mueller, section 7, figures 6
+to 8); surrogate parameters.
 
-Joints 1, 2, 3 of `rx130l` lock at 0.05, 0.10, 0.15 s. Two laws: `MuellerTransition`, which balances the momenta of the joints
-that stay free, and `ZeroVelocity`, which only sets the rate of the locked joint to zero. Shown are, in motor coordinates, the
-rates, the angles and the momenta
+Joints 1, 2, 3 of `rx130l` lock at 0.05, 0.10, 0.15 s. Two laws: `MuellerTransition`, which balances
+the momenta of the joints that stay free, and `ZeroVelocity`, which only sets the rate of the locked
+joint to zero. Shown are, in motor coordinates, the rates, the angles and the momenta
 
     P = M(q) v                                                                                 (1)
 
@@ -23,11 +24,11 @@ import nsdyn
 from nsdyn import problems
 from nsdyn.problems.geared_chain import mass, tip_position
 from nsdyn.problems.rx130l import RATIO
-from nsdyn.studies import archive, both_laws, robot_drawing, style
-from nsdyn.studies.both_laws import CONSISTENT, INCONSISTENT, LAWS
-from nsdyn.studies.limits import with_limits
-from nsdyn.studies.robot_drawing import ABOVE, SIDE
-from nsdyn.studies.schemes import table, write
+from nsdyn.studies.lib import archive, both_laws, robot_drawing, style
+from nsdyn.studies.lib.both_laws import CONSISTENT, INCONSISTENT, LAWS
+from nsdyn.studies.lib.limits import with_limits
+from nsdyn.studies.lib.robot_drawing import ABOVE, SIDE
+from nsdyn.studies.lib.schemes import table, write
 
 TITLES = {CONSISTENT: "momentum-consistent", INCONSISTENT: "not momentum-consistent"}
 LOCKED_FROM_MODE = np.array([1, 2, 3, np.inf, np.inf, np.inf])  # the wrist never locks
@@ -83,12 +84,24 @@ def _variables(problem: nsdyn.Problem, trajectory: nsdyn.Trajectory) -> dict[str
         "t": ("row", t, {"units": "s"}),
         "q": (("row", "joint"), q, {"units": "rad", "long_name": "motor angle"}),
         "v": (("row", "joint"), v, {"units": "rad/s", "long_name": "motor rate"}),
-        "P": (("row", "joint"), free, {"units": "kg m2/s", "long_name": "momentum of unlocked motor"}),
+        "P": (
+            ("row", "joint"),
+            free,
+            {"units": "kg m2/s", "long_name": "momentum of unlocked motor"},
+        ),
         "tip": (("row", "xyz"), jax.jit(jax.vmap(lambda q: tip_position(q, p)))(q), {"units": "m"}),
-        "energy": ("row", jax.jit(jax.vmap(lambda q, v: problem.system.energy(q, v, p)))(q, v), {"units": "J"}),
+        "energy": (
+            "row",
+            jax.jit(jax.vmap(lambda q, v: problem.system.energy(q, v, p)))(q, v),
+            {"units": "J"},
+        ),
         "mode": ("row", mode.astype(np.int32)),
         "t_lock": ("event", events.t, {"units": "s"}),
-        "Lam": (("event", "constraint"), events.Lam, {"units": "N m s", "long_name": "locking impulse at the motor"}),
+        "Lam": (
+            ("event", "constraint"),
+            events.Lam,
+            {"units": "N m s", "long_name": "locking impulse at the motor"},
+        ),
     }
 
 
@@ -107,8 +120,14 @@ def draw(folder: str | Path) -> list[Path]:
         files += style.save(_both_angles(runs), folder, "figure_8")
         files += style.save(_halts(runs), folder, "figure_9")
     settings = described["settings"]
-    words = CAPTIONS.format(version=described["versions"]["nsdyn"], locks=settings["params"]["locks"], **settings)
-    return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", TABLE + _table(runs))]
+    words = CAPTIONS.format(
+        version=described["versions"]["nsdyn"], locks=settings["params"]["locks"], **settings
+    )
+    return [
+        *files,
+        write(folder / "captions.txt", words),
+        write(folder / "table.txt", TABLE + _table(runs)),
+    ]
 
 
 def _momenta_and_rates(runs: dict[str, Dataset], name: str) -> Figure:
@@ -136,7 +155,9 @@ def _range(runs: dict[str, Dataset], variable: str) -> tuple[float, float]:
     return float(np.nanmin(values) - margin), float(np.nanmax(values) + margin)
 
 
-def _panels(axes: list[Axes], data: tuple[Dataset, Dataset], plots: tuple[Callable, Callable]) -> None:
+def _panels(
+    axes: list[Axes], data: tuple[Dataset, Dataset], plots: tuple[Callable, Callable]
+) -> None:
     for ax, letter, run, plot in zip(axes, "ab", data, plots, strict=True):
         plot(ax, run)
         style.panel(ax, letter)
@@ -147,7 +168,9 @@ def _panels(axes: list[Axes], data: tuple[Dataset, Dataset], plots: tuple[Callab
 
 def _lines(ax: Axes, data: Dataset, variable: str, symbol: str) -> None:
     for joint in range(ARM):
-        style.jumping_line(ax, data.t.values, data[variable].values[:, joint], label=f"${symbol}_{joint + 1}$")
+        style.jumping_line(
+            ax, data.t.values, data[variable].values[:, joint], label=f"${symbol}_{joint + 1}$"
+        )
     ax.legend(loc="upper right")
 
 
@@ -179,11 +202,17 @@ def _halts(runs: dict[str, Dataset]) -> Figure:
         robot_drawing.robot(ax, start, view, "0.75")
         for name, colour in ((INCONSISTENT, style.ORANGE), (CONSISTENT, style.BLUE)):
             data = runs[name]
-            ax.plot(*data.tip.values[:, view].T, color=colour, linestyle=style.DASHES[1], linewidth=0.9)
+            ax.plot(
+                *data.tip.values[:, view].T, color=colour, linestyle=style.DASHES[1], linewidth=0.9
+            )
             robot_drawing.robot(ax, points(data.q.values[-1]), view, colour, locked)
         robot_drawing.axes_of(ax, view, limits[view])
         style.panel(ax, letter)
-    for colour, label in (("0.75", "start"), (style.BLUE, TITLES[CONSISTENT]), (style.ORANGE, TITLES[INCONSISTENT])):
+    for colour, label in (
+        ("0.75", "start"),
+        (style.BLUE, TITLES[CONSISTENT]),
+        (style.ORANGE, TITLES[INCONSISTENT]),
+    ):
         axes[0].plot([], [], color=colour, linestyle="-", linewidth=4, label=label)
     fig.legend(loc="outside lower center", ncols=3)
     fig.suptitle("RX130L with surrogate parameters: where the arm halts", fontsize=8)
@@ -191,7 +220,8 @@ def _halts(runs: dict[str, Dataset]) -> Figure:
 
 
 def halts(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Joint angles of the arm in degrees and the position of the flange when the last joint has locked."""
+    """Joint angles of the arm in degrees and the position of the flange when the last joint has
+    locked."""
     last = int(np.flatnonzero(data.mode.values == ARM)[0])
     return np.degrees(data.q.values[last, :ARM] / RATIO), data.tip.values[last]
 

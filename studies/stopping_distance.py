@@ -1,12 +1,15 @@
-"""Where a robot ends after an emergency stop, over initial speeds and brake torques, by the law of locking; surrogate parameters.
+"""Where a robot ends after an emergency stop, over initial speeds and brake torques, by the law of
+locking; surrogate parameters.
 
-The robot of `emergency_stop`, with brakes that catch a joint at the motor rate c. All initial rates are a times, all brake
-torques b times those of the problem. At the end of each stop, x the position of the flange in the world,
+The robot of `emergency_stop`, with brakes that catch a joint at the motor rate c. All initial rates
+are a times, all brake torques b times those of the problem. At the end of each stop, x the position
+of the flange in the world,
 
-    d = |x_end - x_0|,   e = |x_end(ZeroVelocity) - x_end(MuellerTransition)|                                     (1)
+    d = |x_end - x_0|,   e = |x_end(ZeroVelocity) - x_end(MuellerTransition)|                    (1)
 
-d is how far the flange travels with momentum-consistent locking, e how wrong its place is found without. With c = 0, brakes that
-only rub, no impulse acts and e = 0. One of the stops, (a, b) = SHOWN, is kept in full, for figures and for a moving picture.
+d is how far the flange travels with momentum-consistent locking, e how wrong its place is found
+without. With c = 0, brakes that only rub, no impulse acts and e = 0. One of the stops, (a, b) =
+SHOWN, is kept in full, for figures and for a moving picture.
 """
 
 from pathlib import Path
@@ -17,12 +20,12 @@ import numpy as np
 
 import nsdyn
 from nsdyn import integrators, laws, problems
+from nsdyn.driver.batch_run import Sweep
 from nsdyn.problems.emergency_stop import HELD
 from nsdyn.problems.geared_chain import tip_position
-from nsdyn.studies import archive, stopping_figures, stopping_movie, style
-from nsdyn.studies.limits import with_limits
-from nsdyn.studies.schemes import table, write
-from nsdyn.sweep import Sweep
+from nsdyn.studies.lib import archive, stopping_figures, stopping_movie, style
+from nsdyn.studies.lib.limits import with_limits
+from nsdyn.studies.lib.schemes import table, write
 
 CONSISTENT, INCONSISTENT = "consistent", "inconsistent"
 LAWS = {CONSISTENT: laws.MuellerTransition(), INCONSISTENT: laws.ZeroVelocity()}
@@ -63,7 +66,9 @@ Emergency stops of a 6R robot (surrogate parameters), {count} pairs of initial s
 """
 
 
-def run(folder: str | Path, step: float = 1e-2, force: bool = False, grid: tuple[int, int] = GRID) -> list[Path]:
+def run(
+    folder: str | Path, step: float = 1e-2, force: bool = False, grid: tuple[int, int] = GRID
+) -> list[Path]:
     """Compute what is not there yet, then draw; returns the files drawn."""
     compute(folder, step, force, grid)
     return draw(folder)
@@ -72,8 +77,11 @@ def run(folder: str | Path, step: float = 1e-2, force: bool = False, grid: tuple
 # Computing
 
 
-def compute(folder: str | Path, step: float = 1e-2, force: bool = False, grid: tuple[int, int] = GRID) -> list[Path]:
-    """Archive a sweep and one whole stop for each law. Data of the same settings and version are kept unless `force`."""
+def compute(
+    folder: str | Path, step: float = 1e-2, force: bool = False, grid: tuple[int, int] = GRID
+) -> list[Path]:
+    """Archive a sweep and one whole stop for each law. Data of the same settings and version are
+    kept unless `force`."""
     problem = problems.get("emergency_stop", catch=CATCH, t_end=T_END)
     files = []
     for name, law in LAWS.items():
@@ -88,7 +96,9 @@ def compute(folder: str | Path, step: float = 1e-2, force: bool = False, grid: t
         }
         for kind, variables in (("map", _map), ("stop", _stop)):
             if force or not archive.exists(_data(folder), f"{kind}_{name}", settings):
-                archive.write(_data(folder), f"{kind}_{name}", variables(problem, law, settings), settings)
+                archive.write(
+                    _data(folder), f"{kind}_{name}", variables(problem, law, settings), settings
+                )
             files.append(_data(folder) / f"{kind}_{name}.nc")
     return files
 
@@ -98,28 +108,48 @@ def _data(folder: str | Path) -> Path:
 
 
 def _changed(problem: nsdyn.Problem, speed, torque) -> tuple[dict, np.ndarray]:
-    """params and v0 with this part of the speed and of the torques; one number each, or arrays for a sweep."""
+    """params and v0 with this part of the speed and of the torques; one number each, or arrays for
+    a sweep."""
     each = lambda part, whole: np.asarray(part)[..., None] * np.asarray(whole)
-    return problem.params | {"brake": each(torque, problem.params["brake"])}, each(speed, problem.v0)
+    return problem.params | {"brake": each(torque, problem.params["brake"])}, each(
+        speed, problem.v0
+    )
 
 
-def _map(problem: nsdyn.Problem, law: laws.AbstractLaw, settings: dict[str, Any]) -> dict[str, tuple]:
+def _map(
+    problem: nsdyn.Problem, law: laws.AbstractLaw, settings: dict[str, Any]
+) -> dict[str, tuple]:
     """Ends of the stops over torques x speeds."""
     shape = (len(settings["torques"]), len(settings["speeds"]))
-    torque, speed = (x.ravel() for x in np.meshgrid(settings["torques"], settings["speeds"], indexing="ij"))
+    torque, speed = (
+        x.ravel() for x in np.meshgrid(settings["torques"], settings["speeds"], indexing="ij")
+    )
     params, v0 = _changed(problem, speed, torque)
     steps = round(T_END / settings["step"])
     out = nsdyn.sweep(
-        problem, INTEGRATOR, step=settings["step"], law=law, params=params, v0=v0, save_every=steps, max_events=32
+        problem,
+        INTEGRATOR,
+        step=settings["step"],
+        law=law,
+        params=params,
+        v0=v0,
+        save_every=steps,
+        max_events=32,
     )
     rests = out.ok & (out.mode[:, -1] == HELD).all(axis=1)
     tip = np.asarray(jax.jit(jax.vmap(lambda q: tip_position(q, problem.params)))(out.q[:, -1]))
     last = out.events.t[np.arange(len(out)), np.maximum(out.events.count - 1, 0)]
-    grid = lambda x: np.where(rests.reshape(-1, *[1] * (x.ndim - 1)), x, np.nan).reshape(*shape, *x.shape[1:])
+    grid = lambda x: np.where(rests.reshape(-1, *[1] * (x.ndim - 1)), x, np.nan).reshape(
+        *shape, *x.shape[1:]
+    )
     return {
         "speed": ("a", settings["speeds"], {"long_name": "initial speed, relative"}),
         "torque": ("b", settings["torques"], {"long_name": "brake torque, relative"}),
-        "start": ("xyz", tip_position(problem.q0, problem.params), {"units": "m", "long_name": "flange at the start"}),
+        "start": (
+            "xyz",
+            tip_position(problem.q0, problem.params),
+            {"units": "m", "long_name": "flange at the start"},
+        ),
         "tip": (("b", "a", "xyz"), grid(tip), {"units": "m", "long_name": "flange at the end"}),
         "t_stop": (("b", "a"), grid(last), {"units": "s", "long_name": "time of the last lock"}),
         "order": (
@@ -138,13 +168,22 @@ def lock_order(out: Sweep) -> np.ndarray:
     return np.max(np.where(held & filled[..., None], numbers, 0), axis=1).astype(float)
 
 
-def _stop(problem: nsdyn.Problem, law: laws.AbstractLaw, settings: dict[str, Any]) -> dict[str, tuple]:
+def _stop(
+    problem: nsdyn.Problem, law: laws.AbstractLaw, settings: dict[str, Any]
+) -> dict[str, tuple]:
     """The stop that is shown, with both limits at every event."""
     params, v0 = _changed(problem, *SHOWN)
     step = min(settings["step"], ROW_INTERVAL)
     every = max(1, round(ROW_INTERVAL / step))
     trajectory = nsdyn.simulate(
-        problem, INTEGRATOR, step=step, law=law, params=params, v0=v0, save_every=every, max_events=32
+        problem,
+        INTEGRATOR,
+        step=step,
+        law=law,
+        params=params,
+        v0=v0,
+        save_every=every,
+        max_events=32,
     )
     t, q, v, mode = with_limits(trajectory)
     p = problem.params
@@ -154,7 +193,11 @@ def _stop(problem: nsdyn.Problem, law: laws.AbstractLaw, settings: dict[str, Any
         "v": (("row", "joint"), v, {"units": "rad/s", "long_name": "motor rate"}),
         "mode": (("row", "joint"), mode.astype(np.int32)),
         "tip": (("row", "xyz"), jax.jit(jax.vmap(lambda q: tip_position(q, p)))(q), {"units": "m"}),
-        "energy": ("row", jax.jit(jax.vmap(lambda q, v: problem.system.energy(q, v, p)))(q, v), {"units": "J"}),
+        "energy": (
+            "row",
+            jax.jit(jax.vmap(lambda q, v: problem.system.energy(q, v, p)))(q, v),
+            {"units": "J"},
+        ),
         "t_event": ("event", trajectory.events.t, {"units": "s"}),
     }
 
@@ -165,17 +208,27 @@ def _stop(problem: nsdyn.Problem, law: laws.AbstractLaw, settings: dict[str, Any
 def draw(folder: str | Path) -> list[Path]:
     """Draw the archived data; returns the files written."""
     folder = Path(folder)
-    found = {key: archive.read(_data(folder), key) for kind in ("map", "stop") for key in (f"{kind}_{x}" for x in LAWS)}
+    found = {
+        key: archive.read(_data(folder), key)
+        for kind in ("map", "stop")
+        for key in (f"{kind}_{x}" for x in LAWS)
+    }
     data = {key: value[0] for key, value in found.items()}
     described = found[f"map_{CONSISTENT}"][1]
-    maps, stops = ((data[f"{kind}_{CONSISTENT}"], data[f"{kind}_{INCONSISTENT}"]) for kind in ("map", "stop"))
+    maps, stops = (
+        (data[f"{kind}_{CONSISTENT}"], data[f"{kind}_{INCONSISTENT}"]) for kind in ("map", "stop")
+    )
     with style.use():
         files = style.save(stopping_figures.maps(*maps, SHOWN), folder, "figure_1")
         files += style.save(stopping_figures.poses(*stops), folder, "figure_2")
         files += style.save(stopping_figures.histories(*stops), folder, "figure_3")
         files.append(stopping_movie.save(*stops, folder / "stop.gif"))
     lost = int(sum(np.isnan(x.t_stop.values).sum() for x in maps))
-    settings = described["settings"] | {"count": maps[0].t_stop.size, "lost": lost, "slower": stopping_movie.SLOWER}
+    settings = described["settings"] | {
+        "count": maps[0].t_stop.size,
+        "lost": lost,
+        "slower": stopping_movie.SLOWER,
+    }
     words = CAPTIONS.format(version=described["versions"]["nsdyn"], **settings)
     numbers = TABLE.format(**settings) + _table(*maps)
     return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", numbers)]
@@ -184,8 +237,17 @@ def draw(folder: str | Path) -> list[Path]:
 def _table(right, wrong) -> str:
     distance, error = stopping_figures.distance(right), stopping_figures.error(right, wrong)
     rows = [
-        ["distance of the flange, m", *(f"{f(distance):.4f}" for f in (np.nanmin, np.nanmedian, np.nanmax))],
-        ["time of the last lock, s", *(f"{f(right.t_stop):.4f}" for f in (np.nanmin, np.nanmedian, np.nanmax))],
-        ["wrong by (zero rates), mm", *(f"{1e3 * f(error):.2f}" for f in (np.nanmin, np.nanmedian, np.nanmax))],
+        [
+            "distance of the flange, m",
+            *(f"{f(distance):.4f}" for f in (np.nanmin, np.nanmedian, np.nanmax)),
+        ],
+        [
+            "time of the last lock, s",
+            *(f"{f(right.t_stop):.4f}" for f in (np.nanmin, np.nanmedian, np.nanmax)),
+        ],
+        [
+            "wrong by (zero rates), mm",
+            *(f"{1e3 * f(error):.2f}" for f in (np.nanmin, np.nanmedian, np.nanmax)),
+        ],
     ]
     return table(["", "smallest", "median", "largest"], rows)

@@ -1,22 +1,26 @@
-"""Particle on a track whose constraint switches: classical and nonsmooth generalized-alpha (Patil and Bruls, result slides).
+"""Particle on a track whose constraint switches: classical and nonsmooth generalized-alpha (Patil
+and Bruls, result slides).
 
-The track is flat for x < l and rises with the slope a = tan(th) for x > l. Its constraint switches with z = x - l,
+The track is flat for x < l and rises with the slope a = tan(th) for x > l. Its constraint switches
+with z = x - l,
 
-    g = (1 - s(z)) g_1 + s(z) g_2,    g_1 = y,    g_2 = y - a (x - l)                                                (1)
+    g = (1 - s(z)) g_1 + s(z) g_2,    g_1 = y,    g_2 = y - a (x - l)                            (1)
 
-where s is the Heaviside step. With the impulse along the gradient at position E between that before and that after the corner,
-the exact motion is, tau = t - t_s after the corner and s along the slope,
+where s is the Heaviside step. With the impulse along the gradient at position E between that before
+and that after the corner, the exact motion is, tau = t - t_s after the corner and s along the
+slope,
 
-    s(tau) = u tau - g sin(th) tau^2/2,    u = v_0 cos(E th)/cos((1 - E) th)                                         (2)
+    s(tau) = u tau - g sin(th) tau^2/2,    u = v_0 cos(E th)/cos((1 - E) th)                     (2)
 
-Residuals are those of the constraint of the current mode. The one at acceleration level belongs to the reaction lam that a
-scheme reports,
+Residuals are those of the constraint of the current mode. The one at acceleration level belongs to
+the reaction lam that a scheme reports,
 
-    G v' + gamma,    v' = M^-1 (f - G^T lam)                                                                         (3)
+    G v' + gamma,    v' = M^-1 (f - G^T lam)                                                     (3)
 
-Index 2 with E < 1 spreads the impulse over its memory. Without gravity it leaves the corner with the speed
+Index 2 with E < 1 spreads the impulse over its memory. Without gravity it leaves the corner with
+the speed
 
-    u_2 = u + v_0 (1/k - 1) sin(th) tan((1 - E) th),    k = gamma (1 - af)/(1 - am)                                  (4)
+    u_2 = u + v_0 (1/k - 1) sin(th) tan((1 - E) th),    k = gamma (1 - af)/(1 - am)              (4)
 
 whatever the step.
 """
@@ -30,15 +34,24 @@ import numpy as np
 
 import nsdyn
 from nsdyn import laws, problems
-from nsdyn.integrators.alpha import alpha
-from nsdyn.model import Model
+from nsdyn._repr import settings_text
+from nsdyn.integrators._alpha import alpha
+from nsdyn.mechanics.model import Model
 from nsdyn.problems.point_on_track import SHAPES
-from nsdyn.shown import settings_text
-from nsdyn.studies import archive, switching_figures
-from nsdyn.studies.schemes import NEWTON, RHO_INF, SCHEMES, plain, table, write
+from nsdyn.studies.lib import archive, switching_figures
+from nsdyn.studies.lib.schemes import NEWTON, RHO_INF, SCHEMES, plain, table, write
 
-TRACK = {"m": 1.0, "a": 0.5, "l": 0.5, "v0": 4.0, "g": 9.81, "t_end": 0.5}  # ours: the slides print no numbers
-PHASE = 0.25  # of a step, at which the corner falls; at 0.5 index 3 happens to get the normal velocity nearly right
+TRACK = {
+    "m": 1.0,
+    "a": 0.5,
+    "l": 0.5,
+    "v0": 4.0,
+    "g": 9.81,
+    "t_end": 0.5,
+}  # ours: the slides print no numbers
+# Of a step, at which the corner falls; at 0.5 index 3 happens to get the normal velocity nearly
+# right
+PHASE = 0.25
 PHASES = np.linspace(0.04, 0.96, 24)
 SLIDES = ("index_3", "index_2", "index_1", "nsga")
 COMPARED = tuple(name for name in SCHEMES if name != "event_index_2")
@@ -85,7 +98,9 @@ difference to the exact energy after the corner, relative to the energy at the s
 """
 
 
-def run(folder: str | Path, step: float = 1e-2, force: bool = False, schemes=COMPARED) -> list[Path]:
+def run(
+    folder: str | Path, step: float = 1e-2, force: bool = False, schemes=COMPARED
+) -> list[Path]:
     """Compute what is not there yet, then draw; returns the files drawn."""
     compute(folder, step, force, schemes)
     return draw(folder)
@@ -94,9 +109,11 @@ def run(folder: str | Path, step: float = 1e-2, force: bool = False, schemes=COM
 # Computing
 
 
-def compute(folder: str | Path, step: float = 1e-2, force: bool = False, schemes=COMPARED) -> list[Path]:
-    """Archive the geometry, the runs of each scheme (at least index_2 and nsga) and the table of them. Data of the same
-    settings and version are kept unless `force` is given."""
+def compute(
+    folder: str | Path, step: float = 1e-2, force: bool = False, schemes=COMPARED
+) -> list[Path]:
+    """Archive the geometry, the runs of each scheme (at least index_2 and nsga) and the table of
+    them. Data of the same settings and version are kept unless `force` is given."""
     data = Path(folder) / "data"
     common = {"track": TRACK, "step": step, "phase": PHASE, "newton": NEWTON}
     made = [_archived(data, "geometry", {"track": TRACK, "sigmas": SIGMAS}, _geometry, force)]
@@ -106,7 +123,9 @@ def compute(folder: str | Path, step: float = 1e-2, force: bool = False, schemes
             "phases": PHASES if name in SLIDES else [],
         }
         made.append(_archived(data, name, settings, lambda name=name: _runs(name, step), force))
-    settings = common | {"schemes": {name: settings_text(SCHEMES[name].integrator) for name in schemes}}
+    settings = common | {
+        "schemes": {name: settings_text(SCHEMES[name].integrator) for name in schemes}
+    }
     made.append(_archived(data, "table", settings, lambda: _table(data, schemes), force))
     return made
 
@@ -131,10 +150,14 @@ def speed_after(E: float) -> float:
 def index_2_ratio(E: float) -> float:
     """u_2/v_0 of (4)."""
     c, th = alpha(RHO_INF), np.arctan(TRACK["a"])
-    return speed_after(E) / TRACK["v0"] + float(1 / (c.gamma * c.k) - 1) * np.sin(th) * np.tan((1 - E) * th)
+    return speed_after(E) / TRACK["v0"] + float(1 / (c.gamma * c.k) - 1) * np.sin(th) * np.tan(
+        (1 - E) * th
+    )
 
 
-def exact(t: np.ndarray, x0: float, E: float = 1.0, gravity: float = TRACK["g"]) -> tuple[np.ndarray, np.ndarray]:
+def exact(
+    t: np.ndarray, x0: float, E: float = 1.0, gravity: float = TRACK["g"]
+) -> tuple[np.ndarray, np.ndarray]:
     """q and v of (2), shape (rows, 2); a row at t_s holds the state after the corner."""
     l, v0, th = TRACK["l"], TRACK["v0"], np.arctan(TRACK["a"])
     tau = (t - (l - x0) / v0)[:, None]
@@ -147,13 +170,18 @@ def exact(t: np.ndarray, x0: float, E: float = 1.0, gravity: float = TRACK["g"])
 
 
 def _geometry() -> dict[str, tuple]:
-    """The step and its approximations; for both switching functions which points of the two lines satisfy g = 0."""
+    """The step and its approximations; for both switching functions which points of the two lines
+    satisfy g = 0."""
     x = np.linspace(-1.0, 1.0, 401)
     smooth = [(1 + np.tanh(sigma * x)) / 2 for sigma in SIGMAS]
     p = {name: jnp.asarray(TRACK[name]) for name in ("a", "l")}
     along = np.linspace(0.0, 2 * TRACK["l"], 201)
-    lines = np.array([[along, 0 * along], [along, TRACK["a"] * (along - TRACK["l"])]]).transpose(0, 2, 1)
-    value = lambda shape: jax.vmap(jax.vmap(lambda q: SHAPES[shape].value(q, 0.0, p)[0]))(jnp.asarray(lines))
+    lines = np.array([[along, 0 * along], [along, TRACK["a"] * (along - TRACK["l"])]]).transpose(
+        0, 2, 1
+    )
+    value = lambda shape: jax.vmap(jax.vmap(lambda q: SHAPES[shape].value(q, 0.0, p)[0]))(
+        jnp.asarray(lines)
+    )
     return {
         "x": ("sample", x),
         "step": ("sample", np.heaviside(x, 0.5)),
@@ -166,17 +194,23 @@ def _geometry() -> dict[str, tuple]:
 
 
 def _law(name: str, E: float):
-    """E is a traced number of the general law; where it is always 1 the simple law compiles faster."""
+    """E is a traced number of the general law; where it is always 1 the simple law compiles
+    faster."""
     return laws.IntermediateGradient(E) if name in SLIDES else laws.PostSwitchGradient()
 
 
-def _simulate(name: str, step: float, E: float, gravity: float, phase: float) -> tuple[nsdyn.Problem, nsdyn.Trajectory]:
+def _simulate(
+    name: str, step: float, E: float, gravity: float, phase: float
+) -> tuple[nsdyn.Problem, nsdyn.Trajectory]:
     problem = problems.get("point_on_track", **(TRACK | {"g": gravity, "x0": start(step, phase)}))
-    return problem, nsdyn.simulate(problem, SCHEMES[name].integrator, step=step, law=_law(name, E), check=False)
+    return problem, nsdyn.simulate(
+        problem, SCHEMES[name].integrator, step=step, law=_law(name, E), check=False
+    )
 
 
 def _runs(name: str, step: float) -> dict[str, tuple]:
-    """The cases (E, gravity) of one scheme, and for the schemes of the slides the energy ratio over the phase."""
+    """The cases (E, gravity) of one scheme, and for the schemes of the slides the energy ratio over
+    the phase."""
     cases = [(E, g) for E in ((1.0, 0.5) if name in SLIDES else (1.0,)) for g in (TRACK["g"], 0.0)]
     runs = [_simulate(name, step, E, g, PHASE) for E, g in cases]
     stacked = lambda values: np.stack([np.asarray(value) for value in values])
@@ -188,22 +222,42 @@ def _runs(name: str, step: float) -> dict[str, tuple]:
         "t": ("row", runs[0][1].t, {"units": "s"}),
         "q": (("case", "row", "coordinate"), stacked(run.q for _, run in runs), {"units": "m"}),
         "v": (("case", "row", "coordinate"), stacked(run.v for _, run in runs), {"units": "m/s"}),
-        "lam": (("case", "row"), stacked(run.lam[:, 0] for _, run in runs), {"units": "N", "long_name": "reaction"}),
+        "lam": (
+            ("case", "row"),
+            stacked(run.lam[:, 0] for _, run in runs),
+            {"units": "N", "long_name": "reaction"},
+        ),
         "energy": (("case", "row"), stacked(run.energy for _, run in runs), {"units": "J"}),
         "mode": (("case", "row"), stacked(run.mode for _, run in runs).astype(np.int32)),
         "t_switch": ("case", [event.t for event in events], {"units": "s"}),
-        "v_before": (("case", "coordinate"), stacked(event.v_before for event in events), {"units": "m/s"}),
-        "v_after": (("case", "coordinate"), stacked(event.v_after for event in events), {"units": "m/s"}),
-        "Lam": ("case", [event.Lam[0] for event in events], {"units": "N s", "long_name": "impulse"}),
+        "v_before": (
+            ("case", "coordinate"),
+            stacked(event.v_before for event in events),
+            {"units": "m/s"},
+        ),
+        "v_after": (
+            ("case", "coordinate"),
+            stacked(event.v_after for event in events),
+            {"units": "m/s"},
+        ),
+        "Lam": (
+            "case",
+            [event.Lam[0] for event in events],
+            {"units": "N s", "long_name": "impulse"},
+        ),
     }
     units = dict(zip(LEVELS, ("m", "m/s", "m/s2"), strict=True))
     found |= {
-        level: (("case", "row"), stacked(r[level] for r in residuals), {"units": units[level]}) for level in LEVELS
+        level: (("case", "row"), stacked(r[level] for r in residuals), {"units": units[level]})
+        for level in LEVELS
     }
     if name in SLIDES:
         ends = [_simulate(name, step, 0.5, 0.0, phase)[1].v[-1] for phase in PHASES]
         ratio = np.sum(np.square(ends), axis=1) / TRACK["v0"] ** 2
-        found |= {"phase": ("place", PHASES), "ratio": ("place", ratio, {"long_name": "kinetic energy after / before"})}
+        found |= {
+            "phase": ("place", PHASES),
+            "ratio": ("place", ratio, {"long_name": "kinetic energy after / before"}),
+        }
     return found
 
 
@@ -217,7 +271,11 @@ def _residuals(problem: nsdyn.Problem, run: nsdyn.Trajectory) -> dict[str, np.nd
         G = model.jacobian(q, v, t, p, mode, held)
         a = jnp.linalg.solve(system.mass(q, p), system.forces(q, v, t, p, mode) - G.T @ lam)
         at = (q, v, t, p, mode, held)
-        return model.rows(q, t, p, mode, held)[0], model.psi(*at)[0], (G @ a + model.gamma(*at))[0]  # (3)
+        return (
+            model.rows(q, t, p, mode, held)[0],
+            model.psi(*at)[0],
+            (G @ a + model.gamma(*at))[0],
+        )  # (3)
 
     values = jax.jit(jax.vmap(levels))(*(jnp.asarray(x) for x in (run.q, run.v, run.lam, run.mode)))
     return {level: np.asarray(value) for level, value in zip(LEVELS, values, strict=True)}
@@ -237,7 +295,11 @@ def _table(data: Path, schemes) -> dict[str, tuple]:
         "scheme": ("scheme", np.array([plain(name) for name in schemes])),
         "most": (("scheme", "level"), np.array(most)),
         "end": (("scheme", "level"), np.array(end)),
-        "energy_error": ("scheme", np.array(error), {"long_name": "relative error of the energy at t_end"}),
+        "energy_error": (
+            "scheme",
+            np.array(error),
+            {"long_name": "relative error of the energy at t_end"},
+        ),
     }
 
 
@@ -250,20 +312,36 @@ def draw(folder: str | Path) -> list[Path]:
     read = lambda name: archive.read(folder / "data", name)
     values, described = read("table")
     runs = {name: read(name)[0] for name in SLIDES if name in described["settings"]["schemes"]}
-    files = switching_figures.draw(folder, read("geometry")[0], runs, reference(described["settings"]["step"]))
+    files = switching_figures.draw(
+        folder, read("geometry")[0], runs, reference(described["settings"]["step"])
+    )
     settings = described["settings"]
-    free = lambda name: float(np.linalg.norm(runs[name].isel(case=3).v.values[-1]) / TRACK["v0"])  # E = 1/2, no gravity
+    free = lambda name: float(
+        np.linalg.norm(runs[name].isel(case=3).v.values[-1]) / TRACK["v0"]
+    )  # E = 1/2, no gravity
     words = CAPTIONS.format(
         version=described["versions"]["nsdyn"], rho=RHO_INF, ratio=free("index_2"), formula=index_2_ratio(0.5),
         nonsmooth=free("nsga"), **(TRACK | settings),
     )  # fmt: skip
     rows = [
-        [str(scheme), *(f"{x:.1e}" for pair in zip(most, end, strict=True) for x in pair), f"{error:+.1e}"]
+        [
+            str(scheme),
+            *(f"{x:.1e}" for pair in zip(most, end, strict=True) for x in pair),
+            f"{error:+.1e}",
+        ]
         for scheme, most, end, error in zip(
-            values.scheme.values, values.most.values, values.end.values, values.energy_error.values, strict=True
+            values.scheme.values,
+            values.most.values,
+            values.end.values,
+            values.energy_error.values,
+            strict=True,
         )
     ]
-    head = ["scheme", *(f"{level} {which}" for level in ("g", "G v", "G v'") for which in ("most", "end")), "energy"]
+    head = [
+        "scheme",
+        *(f"{level} {which}" for level in ("g", "G v", "G v'") for which in ("most", "end")),
+        "energy",
+    ]
     numbers = TABLE.format(**settings) + table(head, rows)
     return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", numbers)]
 

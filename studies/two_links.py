@@ -1,11 +1,13 @@
 """Two links hit a wall: Alexiou's closed form against the O(N) recursion and against the dense law.
 
-The closed form of section 3, for links of length L and mass m with the rates w_1, w_2 and W = 2 w_1 + w_2,
+The closed form of section 3, for links of length L and mass m with the rates w_1, w_2 and W = 2 w_1
++ w_2,
 
-    J = (1 + e) (7/24) m L W,   dw_1 = (1 + e) W/4,   dw_2 = -(1 + e) 3 W/2,   v_bounce = -e L W                    (1)
+    J = (1 + e) (7/24) m L W,  dw_1 = (1 + e) W/4,  dw_2 = -(1 + e) 3 W/2,  v_bounce = -e L W    (1)
 
-is compared with `nsdyn.chain_impulse.restitution` and with the law `Restitution(e)` on the dense mass matrix: once over e, and
-for random e, w, m and L as the difference relative to the size of the quantity, the worst of the four in each case.
+is compared with `nsdyn.multibody.chain_impulse.restitution` and with the law `Restitution(e)` on
+the dense mass matrix: once over e, and for random e, w, m and L as the difference relative to the
+size of the quantity, the worst of the four in each case.
 """
 
 from pathlib import Path
@@ -19,11 +21,11 @@ from matplotlib.figure import Figure
 from xarray import Dataset
 
 from nsdyn import laws, problems
-from nsdyn.chain import tip
-from nsdyn.chain_dynamics import mass_matrix
-from nsdyn.chain_impulse import restitution
-from nsdyn.studies import archive, style
-from nsdyn.studies.schemes import table, write
+from nsdyn.multibody.chain import tip
+from nsdyn.multibody.chain_dynamics import mass_matrix
+from nsdyn.multibody.chain_impulse import restitution
+from nsdyn.studies.lib import archive, style
+from nsdyn.studies.lib.schemes import table, write
 
 CASES, SEED = 1000, 0
 CURVE = 11
@@ -53,7 +55,8 @@ def run(folder: str | Path, cases: int = CASES, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, cases: int = CASES, force: bool = False) -> list[Path]:
-    """Archive the comparison. Data of the same settings and version are kept unless `force` is given."""
+    """Archive the comparison. Data of the same settings and version are kept unless `force` is
+    given."""
     settings = {"cases": cases, "seed": SEED, "curve": CURVE}
     if force or not archive.exists(_data(folder), "impacts", settings):
         archive.write(_data(folder), "impacts", _variables(cases), settings)
@@ -67,7 +70,9 @@ def _data(folder: str | Path) -> Path:
 def closed_form(e, w, m, L) -> jax.Array:
     """(1)"""
     W = 2 * w[0] + w[1]
-    return jnp.stack([(1 + e) * 7 / 24 * m * L * W, (1 + e) * W / 4, -(1 + e) * 3 / 2 * W, -e * L * W])
+    return jnp.stack(
+        [(1 + e) * 7 / 24 * m * L * W, (1 + e) * W / 4, -(1 + e) * 3 / 2 * W, -e * L * W]
+    )
 
 
 def computed(e, w, m, L) -> tuple[jax.Array, jax.Array]:
@@ -83,7 +88,11 @@ def computed(e, w, m, L) -> tuple[jax.Array, jax.Array]:
 
 def _variables(cases: int) -> dict[str, tuple]:
     rng = np.random.default_rng(SEED)
-    draws = (rng.uniform(0, 1, cases), rng.normal(0, 3, (cases, 2)), *10 ** rng.uniform(-2, 2, (2, cases)))
+    draws = (
+        rng.uniform(0, 1, cases),
+        rng.normal(0, 3, (cases, 2)),
+        *10 ** rng.uniform(-2, 2, (2, cases)),
+    )
     ones = np.ones(CURVE)
     curve = (np.linspace(0, 1, CURVE), np.stack([ones, 0.5 * ones], axis=1), ones, ones)
     values = jax.jit(jax.vmap(lambda *case: jnp.stack([closed_form(*case), *computed(*case)])))
@@ -91,7 +100,10 @@ def _variables(cases: int) -> dict[str, tuple]:
     found = np.asarray(values(e, w, m, L))
     exact, errors = found[:, 0], np.abs(found[:, 1:] - found[:, :1])
     speed = 2 * np.abs(w[:, 0]) + np.abs(w[:, 1])  # of terms that may cancel in W
-    size = np.stack([7 / 24 * m * L * speed, speed / 4, 3 / 2 * speed, L * speed], axis=1) * (1 + e)[:, None]
+    size = (
+        np.stack([7 / 24 * m * L * speed, speed / 4, 3 / 2 * speed, L * speed], axis=1)
+        * (1 + e)[:, None]
+    )
     worst = np.max(errors / size[:, None], axis=2)
     return {
         "e": ("point", e[:CURVE]),
@@ -112,16 +124,31 @@ def draw(folder: str | Path) -> list[Path]:
     with style.use():
         files = style.save(_figure(data), folder, "figure_1")
     words = CAPTIONS.format(version=described["versions"]["nsdyn"], **described["settings"])
-    return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", _table(data))]
+    return [
+        *files,
+        write(folder / "captions.txt", words),
+        write(folder / "table.txt", _table(data)),
+    ]
 
 
 def _figure(data: Dataset) -> Figure:
     fig, (left, right) = style.figure((1, 2), style.DOUBLE, 2.6)
     _over_e(left, data)
-    for k, (differences, label) in enumerate(zip(data.difference.values, WAYS.values(), strict=True)):
-        look: dict[str, Any] = {"color": style.COLOURS[k], "linestyle": style.DASHES[k], "label": label}
+    for k, (differences, label) in enumerate(
+        zip(data.difference.values, WAYS.values(), strict=True)
+    ):
+        look: dict[str, Any] = {
+            "color": style.COLOURS[k],
+            "linestyle": style.DASHES[k],
+            "label": label,
+        }
         right.step(np.sort(differences), np.linspace(0, 1, len(differences)), where="post", **look)
-    right.set(xlabel="relative difference from the closed form", ylabel="part of the cases", xscale="log", ylim=(0, 1))
+    right.set(
+        xlabel="relative difference from the closed form",
+        ylabel="part of the cases",
+        xscale="log",
+        ylim=(0, 1),
+    )
     right.legend(loc="upper left")
     for ax, letter in ((left, "a"), (right, "b")):
         style.panel(ax, letter)
@@ -132,9 +159,18 @@ def _over_e(ax: Axes, data: Dataset) -> None:
     W = 2.5  # m = L = 1, w = (1, 1/2)
     for k, label in enumerate(LABELS):
         ax.plot(data.e, data.exact[:, k] / W, color=style.COLOURS[k], linestyle=style.DASHES[k])
-        look: dict[str, Any] = {"color": style.COLOURS[k], "markerfacecolor": "white", "label": label}
+        look: dict[str, Any] = {
+            "color": style.COLOURS[k],
+            "markerfacecolor": "white",
+            "label": label,
+        }
         ax.plot(data.e, data.recursion[:, k] / W, style.MARKERS[k], **look)
-    ax.set(xlabel="coefficient of restitution $e$", ylabel="scaled with $W$", xlim=(-0.02, 1.02), ylim=(-3.2, 2.2))
+    ax.set(
+        xlabel="coefficient of restitution $e$",
+        ylabel="scaled with $W$",
+        xlim=(-0.02, 1.02),
+        ylim=(-3.2, 2.2),
+    )
     ax.legend(ncols=2, loc="upper left", columnspacing=0.8, handlelength=1.2)
 
 

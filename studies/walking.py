@@ -1,10 +1,13 @@
-"""Passive walking of the compass: its gait, how strides return to it, and the states that lead to it.
+"""Passive walking of the compass: its gait, how strides return to it, and the states that lead to
+it.
 
-The gait is a fixed point of the return map (`studies.gaits`), its multipliers say how fast small errors die out. For the basin of
-attraction a grid of states just after a strike, angle th and rate u of the standing leg with the rate w of the gait, is followed
-for several strides in one batched sweep; a state belongs to the basin if the walker is then near its gait.
+The gait is a fixed point of the return map (`studies.gaits`), its multipliers say how fast small
+errors die out. For the basin of attraction a grid of states just after a strike, angle th and rate
+u of the standing leg with the rate w of the gait, is followed for several strides in one batched
+sweep; a state belongs to the basin if the walker is then near its gait.
 
-The step size of the sweep is chosen by its error: that of one stride, against a step ten times smaller, is in the table.
+The step size of the sweep is chosen by its error: that of one stride, against a step ten times
+smaller, is in the table.
 """
 
 from pathlib import Path
@@ -20,13 +23,14 @@ from xarray import Dataset
 import nsdyn
 from nsdyn import problems
 from nsdyn.problems.compass_walker import LEGS, after_strike, outline
-from nsdyn.studies import archive, style
 from nsdyn.studies.gaits import RK4, gait, stride
-from nsdyn.studies.schemes import write
+from nsdyn.studies.lib import archive, style
+from nsdyn.studies.lib.schemes import write
 
 GUESS = (0.27, 1.1, 0.4)
 STEP, STRIDE = 5e-3, 1.2  # s: of the gait, and a time within which one stride is done
-COARSE = 0.02  # s: the step of the sweep; at 0.03 the rows, not projected, drift by more than a switch accepts
+# S: the step of the sweep; at 0.03 the rows, not projected, drift by more than a switch accepts
+COARSE = 0.02
 DURATION = 6.0  # s: eight strides
 WINDOW = ((0.15, 0.45), (0.7, 1.6))  # of th [rad] and u [rad/s]
 NEAR = 0.05  # largest difference from the gait, rad and rad/s, at the last strike
@@ -72,11 +76,19 @@ def run(folder: str | Path, size: int = 200, force: bool = False) -> list[Path]:
 
 
 def compute(folder: str | Path, size: int = 200, force: bool = False) -> list[Path]:
-    """Archive gait and basin, of size x size states. Data of the same settings and version are kept unless `force` is given."""
+    """Archive gait and basin, of size x size states. Data of the same settings and version are kept
+    unless `force` is given."""
     folder = Path(folder) / "data"
     problem = problems.get("compass_walker")
     settings = archive.numbers_of(problem)
-    settings |= {"step": STEP, "coarse": COARSE, "duration": DURATION, "near": NEAR, "window": WINDOW, "guess": GUESS}
+    settings |= {
+        "step": STEP,
+        "coarse": COARSE,
+        "duration": DURATION,
+        "near": NEAR,
+        "window": WINDOW,
+        "guess": GUESS,
+    }
     made: dict = {
         "gait": lambda: _gait(problem),
         "basin": lambda: basin(problem, archive.read(folder, "gait")[0].state.values, size),
@@ -97,12 +109,23 @@ def _gait(problem: nsdyn.Problem) -> dict[str, tuple]:
         states.append(stride(problem, states[-1], STEP, STRIDE).state)
     coarse, fine = (stride(problem, GUESS, h, STRIDE).state for h in (COARSE, COARSE / 10))
     return {
-        "state": ("component", found.state, {"long_name": "th, u, w", "units": "rad, rad/s, rad/s"}),
+        "state": (
+            "component",
+            found.state,
+            {"long_name": "th, u, w", "units": "rad, rad/s, rad/s"},
+        ),
         "period": ((), found.period, {"units": "s"}),
         "residual": ((), found.residual),
-        "multipliers": (("component", "part"), np.stack([found.multipliers.real, found.multipliers.imag], axis=1)),
+        "multipliers": (
+            ("component", "part"),
+            np.stack([found.multipliers.real, found.multipliers.imag], axis=1),
+        ),
         "strides": (("stride", "component"), np.stack(states)),
-        "error": ((), np.abs(coarse - fine).max(), {"long_name": "of a stride with the step of the sweep"}),
+        "error": (
+            (),
+            np.abs(coarse - fine).max(),
+            {"long_name": "of a stride with the step of the sweep"},
+        ),
         "t": ("row", two.t, {"units": "s"}),
         "q": (("row", "coordinate"), two.q, {"long_name": "x, y, th_0, th_1", "units": "m, rad"}),
         "v": (("row", "coordinate"), two.v),
@@ -114,11 +137,20 @@ def basin(problem: nsdyn.Problem, x: np.ndarray, size: int) -> dict[str, tuple]:
     """The map about the gait x, size x size states in one sweep."""
     th, u = (np.linspace(*span, size) for span in WINDOW)
     grid = np.meshgrid(th, u, indexing="ij")
-    place = jax.jit(jax.vmap(lambda th, u: after_strike((th, u, jnp.asarray(x[2])), problem.params)))
+    place = jax.jit(
+        jax.vmap(lambda th, u: after_strike((th, u, jnp.asarray(x[2])), problem.params))
+    )
     q0, v0 = place(*(jnp.asarray(values.ravel()) for values in grid))
     begun = perf_counter()
     out = nsdyn.sweep(
-        problem, RK4, step=COARSE, q0=q0, v0=v0, t_end=DURATION, save_every=round(DURATION / COARSE), max_events=KEPT
+        problem,
+        RK4,
+        step=COARSE,
+        q0=q0,
+        v0=v0,
+        t_end=DURATION,
+        save_every=round(DURATION / COARSE),
+        max_events=KEPT,
     )
     seconds = perf_counter() - begun
     strikes, inside = classified(out.events, x)
@@ -154,7 +186,9 @@ def classified(events, x) -> tuple[np.ndarray, np.ndarray]:
 def draw(folder: str | Path) -> list[Path]:
     """Draw the archived data; returns the files written."""
     folder = Path(folder)
-    (found, described), (basin, _) = (archive.read(folder / "data", name) for name in ("gait", "basin"))
+    (found, described), (basin, _) = (
+        archive.read(folder / "data", name) for name in ("gait", "basin")
+    )
     modulus = np.hypot(*found.multipliers.values.T)
     with style.use():
         files = style.save(_strides(found, modulus[0]), folder, "figure_1")
@@ -199,7 +233,9 @@ def _strides(found: Dataset, modulus: float) -> Figure:
     distance = np.linalg.norm(found.strides.values - x[None], axis=1)
     number = np.arange(len(distance))
     right.semilogy(number, distance, "o", color=style.BLUE)
-    right.semilogy(number, distance[1] * modulus ** (number - 1.0), color=style.GREY, linestyle=style.DASHES[1])
+    right.semilogy(
+        number, distance[1] * modulus ** (number - 1.0), color=style.GREY, linestyle=style.DASHES[1]
+    )
     right.set(xlabel="strikes", ylabel="distance from the gait")
     for ax, letter in ((left, "a"), (middle, "b"), (right, "c")):
         style.panel(ax, letter)
@@ -213,7 +249,9 @@ def _portrait(ax, found: Dataset) -> None:
     stands = stands[stands < np.argmax(mode == 1)]
     swings = np.flatnonzero(mode == 1)
     ax.plot(angle[stands], rate[stands], color=style.BLUE, linestyle="-", label="stands")
-    ax.plot(angle[swings], rate[swings], color=style.ORANGE, linestyle=style.DASHES[1], label="swings")
+    ax.plot(
+        angle[swings], rate[swings], color=style.ORANGE, linestyle=style.DASHES[1], label="swings"
+    )
     for a, b in ((stands[-1], swings[0]), (swings[-1], stands[0])):
         ax.plot(angle[[a, b]], rate[[a, b]], color=style.GREY, linestyle=style.DASHES[3])
     ax.set(xlabel=r"angle $\vartheta_0$ [rad]", ylabel=r"rate $\dot\vartheta_0$ [rad/s]")
@@ -222,13 +260,22 @@ def _portrait(ax, found: Dataset) -> None:
 
 def _map(basin: Dataset, x: np.ndarray) -> Figure:
     fig, (ax,) = style.figure((1, 1), style.COLUMN, 2.9)
-    levels = np.where(basin.inside.values == 1, STRIKES, np.minimum(basin.strikes.values, STRIKES - 1))
-    colours = ListedColormap([*(str(grey) for grey in np.linspace(0.95, 0.45, STRIKES)), style.BLUE])
+    levels = np.where(
+        basin.inside.values == 1, STRIKES, np.minimum(basin.strikes.values, STRIKES - 1)
+    )
+    colours = ListedColormap(
+        [*(str(grey) for grey in np.linspace(0.95, 0.45, STRIKES)), style.BLUE]
+    )
     norm = BoundaryNorm(np.arange(STRIKES + 2) - 0.5, STRIKES + 1)
-    image = ax.pcolormesh(basin.th.values, basin.u.values, levels.T, cmap=colours, norm=norm, rasterized=True)
+    image = ax.pcolormesh(
+        basin.th.values, basin.u.values, levels.T, cmap=colours, norm=norm, rasterized=True
+    )
     bar = fig.colorbar(image, ax=ax, ticks=range(STRIKES + 1))
     bar.ax.set_yticklabels([*map(str, range(STRIKES - 1)), f"{STRIKES - 1}+", "gait"])
     bar.set_label("strikes before a fall")
     ax.plot(x[0], x[1], "x", color="white", markersize=6, markeredgewidth=1.5)
-    ax.set(xlabel=r"half the angle between the legs $\vartheta$ [rad]", ylabel="rate of the standing leg $u$ [rad/s]")
+    ax.set(
+        xlabel=r"half the angle between the legs $\vartheta$ [rad]",
+        ylabel="rate of the standing leg $u$ [rad/s]",
+    )
     return fig

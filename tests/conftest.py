@@ -1,4 +1,5 @@
-"""Settings for all tests: float64, no silent broadcasting between ranks, the same random examples in every run."""
+"""Settings for all tests: float64, no silent broadcasting between ranks, the same random examples
+in every run."""
 
 import os
 
@@ -9,7 +10,8 @@ import jax
 
 import nsdyn  # noqa: F401  importing it enables float64
 
-# (n,) + (n, 1) is (n, n): nearly always a mistake. Dtype promotion stays standard: int * float is wanted.
+# (n,) + (n, 1) is (n, n): nearly always a mistake. Dtype promotion stays standard: int * float is
+# wanted.
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # Compilation makes the first example slow, hence no deadline.

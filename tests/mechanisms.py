@@ -1,4 +1,5 @@
-"""Small mechanisms that several test files share. Functions at module level, so that programs are shared as well."""
+"""Small mechanisms that several test files share. Functions at module level, so that programs are
+shared as well."""
 
 import equinox as eqx
 import jax
@@ -13,9 +14,12 @@ _rollout = eqx.filter_jit(nsdyn.rollout)
 
 
 def run(problem, integrator, params=None, q0=None, v0=None, **static):
-    """A compiled rollout; numbers become arrays first, so that a new value does not compile anew."""
+    """A compiled rollout; numbers become arrays first, so that a new value does not compile
+    anew."""
     vector = lambda x: None if x is None else jnp.asarray(x, float)
-    return _rollout(problem, integrator, params=as_arrays(params), q0=vector(q0), v0=vector(v0), **static)
+    return _rollout(
+        problem, integrator, params=as_arrays(params), q0=vector(q0), v0=vector(v0), **static
+    )
 
 
 def plane_mass(q, p):
@@ -49,7 +53,9 @@ def track(l=0.5, g=9.81, v0=4.0, t_end=0.4):
     """A particle on a track that turns upwards at x = l; closed form in `track_exact`."""
     constraint = nsdyn.Switching(modes=(level, slope), switches=(corner,))
     params = {"m": 1.0, "g": g, "a": 0.5, "l": l}
-    return nsdyn.Problem("track", PARTICLE, constraint, q0=[0.0, 0.0], v0=[v0, 0.0], t_end=t_end, params=params)
+    return nsdyn.Problem(
+        "track", PARTICLE, constraint, q0=[0.0, 0.0], v0=[v0, 0.0], t_end=t_end, params=params
+    )
 
 
 def track_exact(t, l=0.5, g=9.81, v0=4.0, a=0.5):
@@ -85,13 +91,17 @@ def below_peg(q, p):
 
 
 def pegged_swing():
-    """A Cartesian pendulum with M = diag(1, 2) whose string meets a peg half-way down when it passes the vertical.
+    """A Cartesian pendulum with M = diag(1, 2) whose string meets a peg half-way down when it
+    passes the vertical.
 
-    The switch has a velocity-independent place but a time that must be solved for, and nonlinear constraints on both sides.
+    The switch has a velocity-independent place but a time that must be solved for, and nonlinear
+    constraints on both sides.
     """
     constraint = nsdyn.Switching(modes=(circle, peg_circle), switches=(below_peg,))
     params = {"m": 1.0, "g": 9.81}
-    return nsdyn.Problem("pegged_swing", SWING, constraint, q0=[0.8, -0.6], v0=[0.0, 0.0], t_end=0.8, params=params)
+    return nsdyn.Problem(
+        "pegged_swing", SWING, constraint, q0=[0.8, -0.6], v0=[0.0, 0.0], t_end=0.8, params=params
+    )
 
 
 def ball_mass(q, p):
@@ -122,6 +132,6 @@ class Either(laws.AbstractLaw):
     def __init__(self, consistent):
         self.consistent = jnp.asarray(consistent)
 
-    def decide(self, switch):
-        right, wrong = laws.MuellerTransition().decide(switch), laws.ZeroVelocity().decide(switch)
+    def decide(self, change):
+        right, wrong = laws.MuellerTransition().decide(change), laws.ZeroVelocity().decide(change)
         return jax.tree.map(lambda a, b: jnp.where(self.consistent, a, b), right, wrong)

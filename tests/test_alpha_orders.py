@@ -1,4 +1,5 @@
-"""Orders on smooth motion of every time-stepping scheme, in q, v and lam, from the first step on."""
+"""Orders on smooth motion of every time-stepping scheme, in q, v and lam, from the first step
+on."""
 
 import functools
 
@@ -12,7 +13,10 @@ import nsdyn
 from nsdyn import problems
 from nsdyn.integrators import NSGA, GeneralizedAlpha, MoreauJean
 
-STEP, FINER = 1 / 400, (1.0, 0.5)  # 1/400 and 1/800: the finest pair of the halving 1/200, 1/400, 1/800
+STEP, FINER = (
+    1 / 400,
+    (1.0, 0.5),
+)  # 1/400 and 1/800: the finest pair of the halving 1/200, 1/400, 1/800
 RADII = (0.0, 0.5, 0.8)
 MX, MY, GRAVITY, SPEED = 1.0, 2.0, 9.81, 0.5
 
@@ -39,7 +43,8 @@ def _reference(count):
 
 @eqx.filter_jit
 def run(scheme, finer):
-    """The motion slowed down by the factor `finer`, which makes the steps finer in the same program."""
+    """The motion slowed down by the factor `finer`, which makes the steps finer in the same
+    program."""
     problem = problems.pendulum(mx=MX, my=MY, g=finer**2 * GRAVITY, v0=finer * SPEED)
     out = nsdyn.rollout(problem, scheme, step=STEP, t_end=2.0)
     return finer * out.t, out.q, out.v / finer, out.lam / finer**2
@@ -65,7 +70,9 @@ def nsga(variant):
     return lambda rho: NSGA(rho_inf=rho, variant=variant)
 
 
-SCHEMES = {f"index {i}": index(i) for i in (1, 2, 3)} | {v: nsga(v) for v in ("three-level", "velocity", "decoupled")}
+SCHEMES = {f"index {i}": index(i) for i in (1, 2, 3)} | {
+    v: nsga(v) for v in ("three-level", "velocity", "decoupled")
+}
 
 
 @pytest.mark.parametrize("name", SCHEMES)

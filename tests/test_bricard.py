@@ -1,4 +1,5 @@
-"""Bricard's mechanism, 60 constraints of rank 59, against the same mechanism as a chain of five links with a hinge at its tip."""
+"""Bricard's mechanism, 60 constraints of rank 59, against the same mechanism as a chain of five
+links with a hinge at its tip."""
 
 import jax
 import jax.numpy as jnp
@@ -7,9 +8,9 @@ import pytest
 from mechanisms import run
 
 import nsdyn
-from nsdyn.chain import Chain, poses
-from nsdyn.chain_dynamics import SYSTEM
 from nsdyn.integrators import NSGA, RK4, EventDriven
+from nsdyn.multibody.chain import Chain, poses
+from nsdyn.multibody.chain_dynamics import SYSTEM
 from nsdyn.problems.bricard import ACROSS, ALONG, AXES, CORNERS, bricard, closure
 
 
@@ -20,14 +21,19 @@ def last_hinge(q, t, p):
 
 
 def as_chain(w=0.1):
-    """Five hinges, angles from the start along the cube; of the five rows of the last hinge four are independent."""
+    """Five hinges, angles from the start along the cube; of the five rows of the last hinge four
+    are independent."""
     bars = CORNERS[1:] - CORNERS[:-1]
-    spread = 1.0 / 12 * (ALONG + w**2 * (1 - ALONG))  # second moments; the moments of inertia are sums of two
+    spread = (
+        1.0 / 12 * (ALONG + w**2 * (1 - ALONG))
+    )  # second moments; the moments of inertia are sums of two
     inertia = [np.diag(np.sum(x) - x) for x in spread]
     place = np.concatenate([np.zeros((1, 3)), bars[:-1]])
     chain = Chain(AXES[:5], place, np.ones(5), bars / 2, inertia, gravity=[0.0, -9.81, 0.0])
     hinge = nsdyn.Fixed(last_hinge)
-    return nsdyn.Problem("chain", SYSTEM, hinge, q0=np.zeros(5), v0=np.zeros(5), t_end=1.0, params={"chain": chain})
+    return nsdyn.Problem(
+        "chain", SYSTEM, hinge, q0=np.zeros(5), v0=np.zeros(5), t_end=1.0, params={"chain": chain}
+    )
 
 
 def test_rank_59_and_a_warning():
@@ -53,7 +59,9 @@ def test_against_the_chain():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("integrator", "energy"), [(EventDriven(RK4()), 1e-7), (NSGA(rho_inf=0.8), 2e-2)], ids=["RK4", "NSGA"]
+    ("integrator", "energy"),
+    [(EventDriven(RK4()), 1e-7), (NSGA(rho_inf=0.8), 2e-2)],
+    ids=["RK4", "NSGA"],
 )
 def test_ten_seconds_on_the_constraints(integrator, energy):
     problem = bricard()

@@ -1,4 +1,5 @@
-"""Time-stepping schemes through a switch: what the nonsmooth ones get right in one step, and how the classical ones fail."""
+"""Time-stepping schemes through a switch: what the nonsmooth ones get right in one step, and how
+the classical ones fail."""
 
 import equinox as eqx
 import jax
@@ -33,11 +34,15 @@ def single(integrator, law, params, t_end):
 
 
 def batch(cases, t_end):
-    """Runs for (integrator, E, l, my, g), stacked. Not a vmap: one program run many times compiles in half the time."""
+    """Runs for (integrator, E, l, my, g), stacked. Not a vmap: one program run many times compiles
+    in half the time."""
     own = problems.point_on_track(a=SLOPE)
     runs = []
     for integrator, position, *values in cases:
-        params = {**own.params, **{k: jnp.asarray(x) for k, x in zip(("l", "my", "g"), values, strict=True)}}
+        params = {
+            **own.params,
+            **{k: jnp.asarray(x) for k, x in zip(("l", "my", "g"), values, strict=True)},
+        }
         runs.append(single(integrator, laws.IntermediateGradient(position=position), params, t_end))
     return jax.tree.map(lambda *x: np.stack(x), *runs)
 
@@ -58,9 +63,12 @@ def jumps(position, my, v):
 RELATED = ("velocity", "Moreau-Jean, no projection")  # each has a sibling among the ordinary tests
 
 
-@pytest.mark.parametrize("name", [pytest.param(x, marks=[pytest.mark.slow] * (x in RELATED)) for x in NONSMOOTH])
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=[pytest.mark.slow] * (x in RELATED)) for x in NONSMOOTH]
+)
 def test_the_law_holds_from_the_first_step_after_the_switch(name):
-    """|v+| = v0 cos(E th)/cos((1 - E) th) wherever in the step the corner falls; with M = diag(1, 4) what `law.jump` says."""
+    """|v+| = v0 cos(E th)/cos((1 - E) th) wherever in the step the corner falls; with M = diag(1,
+    4) what `law.jump` says."""
     E, l, my, g = combinations((0.5, 0.75, 1.0), PLACES, (1.0, 4.0), (0.0, 9.81))
     out = batch([(NONSMOOTH[name], *case) for case in zip(E, l, my, g, strict=True)], 0.35)
     assert np.all(out.status == 0) and np.all(out.events.count == 1)
@@ -68,7 +76,9 @@ def test_the_law_holds_from_the_first_step_after_the_switch(name):
     expected = np.asarray(jumps(*map(jnp.asarray, (E, my, event.v_before))))
     assert np.abs(expected - event.v_after).max() < 1e-12 * SPEED
     momentum = np.stack([np.ones_like(my), my], axis=1) * (event.v_after - event.v_before)
-    assert np.abs(momentum + np.einsum("kmn,km->kn", event.direction, event.Lam)).max() < 1e-12 * SPEED
+    assert (
+        np.abs(momentum + np.einsum("kmn,km->kn", event.direction, event.Lam)).max() < 1e-12 * SPEED
+    )
     normal = np.array([-SLOPE, 1.0])
     for k in range(len(E)):
         after = out.mode[k] == 1
@@ -121,24 +131,33 @@ def test_index_2_keeps_a_gap_and_has_the_wrong_speed_for_E_below_1():
         if rho[i] < 1.0:  # without damping the memory of the step never fades
             assert abs(speed[i][-1] - wrong[i]) < 1e-12
     at_half = np.isclose(E, 0.5) & np.isclose(rho, 0.8)
-    assert np.allclose([s[-1] for s, yes in zip(speed, at_half, strict=True) if yes], 1.1017, atol=5e-5)
+    assert np.allclose(
+        [s[-1] for s, yes in zip(speed, at_half, strict=True) if yes], 1.1017, atol=5e-5
+    )
 
 
 def test_index_3_rings():
-    (rho, _, l), _, Gv, g, speed = classical(3, (0.0, 0.5, 0.8), (0.5, 1.0), np.linspace(0.4801, 0.5099, 8))
-    residuals = {r: max(np.abs(Gv[k][0]) for k in range(len(l)) if rho[k] == r) for r in (0.0, 0.5, 0.8)}
+    (rho, _, l), _, Gv, g, speed = classical(
+        3, (0.0, 0.5, 0.8), (0.5, 1.0), np.linspace(0.4801, 0.5099, 8)
+    )
+    residuals = {
+        r: max(np.abs(Gv[k][0]) for k in range(len(l)) if rho[k] == r) for r in (0.0, 0.5, 0.8)
+    }
     assert all(np.abs(x).max() < 1e-13 for x in g)
     assert residuals[0.8] > 0.9 * SLOPE  # up to all of what it should remove
     k = int(np.argmax([abs(x[0]) if r == 0.8 else 0.0 for x, r in zip(Gv, rho, strict=True)]))
     ringing = Gv[k][:20]
-    assert np.all(ringing[:-1] * ringing[1:] < 0) and abs(ringing[19]) > 0.01 * SLOPE  # alternates, fades slowly
+    assert (
+        np.all(ringing[:-1] * ringing[1:] < 0) and abs(ringing[19]) > 0.01 * SLOPE
+    )  # alternates, fades slowly
     damped = [k for k in range(len(l)) if rho[k] == 0.0]
     assert all(np.abs(Gv[k][4:]).max() < 1e-10 for k in damped)
     assert np.ptp([s[-1] for s in speed]) > 0.1  # where the corner falls decides, not the law
 
 
 def test_a_corner_that_turns_back_ends_the_run():
-    """Beyond the tip of the wedge neither line is there: no mode agrees with its own switching function."""
+    """Beyond the tip of the wedge neither line is there: no mode agrees with its own switching
+    function."""
     problem = problems.point_on_track(shape="wedge", g=0.0, t_end=0.5)
     out = run(problem, NSGA(), step=STEP, law=laws.GrassmannMidGradient(), max_events=4)
     assert Status(int(out.status)) is Status.LEADS_BACK
@@ -157,9 +176,16 @@ def test_a_step_too_long_for_newton_ends_with_time_and_size_and_keeps_what_it_ha
 
     system = nsdyn.System(mass=mass, force=force)
     problem = nsdyn.Problem(
-        "sinking", system, nsdyn.Fixed(sinking), q0=[np.sqrt(1.004), 0.0], v0=[-0.5 / np.sqrt(1.004), 1.0], t_end=2.0
+        "sinking",
+        system,
+        nsdyn.Fixed(sinking),
+        q0=[np.sqrt(1.004), 0.0],
+        v0=[-0.5 / np.sqrt(1.004), 1.0],
+        t_end=2.0,
     )
-    with pytest.raises(nsdyn.SimulationError, match=r"NOT_CONVERGED.*smaller step.*last change") as caught:
+    with pytest.raises(
+        nsdyn.SimulationError, match=r"NOT_CONVERGED.*smaller step.*last change"
+    ) as caught:
         nsdyn.simulate(problem, NSGA(), step=0.01)
     error = caught.value
     assert error.status is Status.NOT_CONVERGED and 0.9 < error.t <= 1.00404

@@ -1,4 +1,5 @@
-"""Derivatives and batches of the time-stepping schemes: through Newton's method, a switch, a law."""
+"""Derivatives and batches of the time-stepping schemes: through Newton's method, a switch, a
+law."""
 
 import jax
 import jax.numpy as jnp
@@ -15,13 +16,16 @@ pytestmark = pytest.mark.slow
 
 
 def track_end(x):
-    """End state and event of NSGA, from slope, speed, mass, position of the law and spectral radius."""
+    """End state and event of NSGA, from slope, speed, mass, position of the law and spectral
+    radius."""
     problem = problems.point_on_track(g=9.81, t_end=0.2)
     params = {**problem.params, "a": x[0], "my": x[2]}
     law, scheme = laws.IntermediateGradient(position=x[3]), NSGA(rho_inf=x[4])
     v0 = jnp.stack([x[1], 0.0])
     out = nsdyn.rollout(problem, scheme, step=0.01, law=law, params=params, v0=v0, max_events=2)
-    return jnp.concatenate([out.q[-1], out.v[-1], out.lam[-1], out.events.v_after[0], out.events.Lam[0]])
+    return jnp.concatenate(
+        [out.q[-1], out.v[-1], out.lam[-1], out.events.v_after[0], out.events.Lam[0]]
+    )
 
 
 TRACK = jnp.array([0.5, 4.3, 2.0, 0.7, 0.6])
@@ -44,9 +48,12 @@ def test_a_batch_is_its_single_runs():
 
 
 def swing_end(x):
-    """End state and event of event-driven generalized-alpha, whose event time moves with the parameters."""
+    """End state and event of event-driven generalized-alpha, whose event time moves with the
+    parameters."""
     scheme = EventDriven(GeneralizedAlpha(index=3, rho_inf=0.7))
-    out = nsdyn.rollout(pegged_swing(), scheme, step=0.01, params={"m": x[0], "g": x[1]}, max_events=2)
+    out = nsdyn.rollout(
+        pegged_swing(), scheme, step=0.01, params={"m": x[0], "g": x[1]}, max_events=2
+    )
     return jnp.concatenate([out.q[-1], out.v[-1], out.events.t[:1], out.events.v_after[0]])
 
 

@@ -1,4 +1,5 @@
-"""Serial chains: the O(N) recursions against dense matrices, the printed recursion and an independent library."""
+"""Serial chains: the O(N) recursions against dense matrices, the printed recursion and an
+independent library."""
 
 import jax
 import jax.numpy as jnp
@@ -8,9 +9,9 @@ from references import serial_chain as printed
 from references.random_chains import Pin, random_chain, random_state
 
 from nsdyn import chain_dynamics, laws
-from nsdyn.chain import Chain, centres, links, shift, tip
-from nsdyn.chain_impulse import inverse_inertias, restitution
 from nsdyn.errors import ProblemError
+from nsdyn.multibody.chain import Chain, centres, links, shift, tip
+from nsdyn.multibody.chain_impulse import inverse_inertias, restitution
 
 TOLERANCE = 1e-10
 SIZES = range(1, 13)
@@ -68,7 +69,8 @@ def test_recursions_dense_law_and_pin_agree(n):
 
 
 def test_energy_is_what_the_bodies_have():
-    """The potential falls with the centres of mass; without drives the power of all forces is zero."""
+    """The potential falls with the centres of mass; without drives the power of all forces is
+    zero."""
     n = 5
     chain, (q, v, *_) = Chain(**random_chain(n, 7)), random_state(n, 7)
 
@@ -77,7 +79,12 @@ def test_energy_is_what_the_bodies_have():
         weight = lambda q: -jnp.sum(chain.mass * (centres(chain, q) @ chain.gravity))
         kinetic = lambda q: 0.5 * v @ chain_dynamics.mass_matrix(chain, q) @ v
         rate = jax.jvp(lambda q: kinetic(q) + weight(q), (q,), (v,))[1]
-        return rate, v @ chain_dynamics.bias(chain, q, v), weight(q), chain_dynamics.height_energy(chain, q)
+        return (
+            rate,
+            v @ chain_dynamics.bias(chain, q, v),
+            weight(q),
+            chain_dynamics.height_energy(chain, q),
+        )
 
     rate, power, weight, potential = powers(q, v)
     close(potential, weight)
@@ -85,7 +92,8 @@ def test_energy_is_what_the_bodies_have():
 
 
 def test_link_local_frames_keep_the_digits_of_a_long_chain():
-    """100 links: recursion and articulated bodies are different algorithms; about the world's origin they differ by 1e-9."""
+    """100 links: recursion and articulated bodies are different algorithms; about the world's
+    origin they differ by 1e-9."""
     n = 100
     rng = np.random.default_rng(0)
     arrays = random_chain(n, 0) | {"place": np.tile([1.0, 0, 0], (n, 1)), "slides": np.zeros(n)}
@@ -112,15 +120,25 @@ def test_inverse_inertia_of_the_two_links(m, L):
     rod = m * L**2 / 12 * np.diag([0.0, 1.0, 1.0])
     along = np.array([L, 0.0, 0.0])
     chain = Chain(
-        axis=[(0, 0, 1)] * 2, place=[np.zeros(3), along], mass=[m, m], com=[along / 2] * 2, inertia=[rod, rod]
+        axis=[(0, 0, 1)] * 2,
+        place=[np.zeros(3), along],
+        mass=[m, m],
+        com=[along / 2] * 2,
+        inertia=[rod, rod],
     )
     first, second = np.asarray(inverse_inertias(links(chain, jnp.zeros(2))))
     to_origin = np.asarray(shift(-along))
     second = to_origin @ second @ to_origin.T
     planar = np.ix_((0, 1, 5), (0, 1, 5))
-    exact = np.array([[0, 0, 0], [0, 96 / 7, -66 / (7 * L)], [0, -66 / (7 * L), 48 / (7 * L**2)]]) / m
+    exact = (
+        np.array([[0, 0, 0], [0, 96 / 7, -66 / (7 * L)], [0, -66 / (7 * L), 48 / (7 * L**2)]]) / m
+    )
     close(first[planar], np.diag([0, 0, 3 / (m * L**2)]), 1e-13)
-    close(second[planar] * np.outer((1, 1, L), (1, 1, L)), exact * np.outer((1, 1, L), (1, 1, L)), 1e-13)
+    close(
+        second[planar] * np.outer((1, 1, L), (1, 1, L)),
+        exact * np.outer((1, 1, L), (1, 1, L)),
+        1e-13,
+    )
 
 
 def test_transformations_of_forward_dynamics():
@@ -142,7 +160,10 @@ def test_transformations_of_forward_dynamics():
     difference = (8 * (values[1] - values[2]) - (values[0] - values[3])) / 12e-3
     forward = jax.jit(lambda h: jax.jvp(lambda h: total(moved(h)), (h,), (1.0,))[1])(0.0)
     gradient = jax.jit(jax.grad(total))(x)
-    reverse = sum(np.sum(a * b) for a, b in zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True))
+    reverse = sum(
+        np.sum(a * b)
+        for a, b in zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True)
+    )
     close(forward, difference, 1e-7)
     close(reverse, forward, 1e-11)
 

@@ -1,4 +1,5 @@
-"""Chains in simulations: the two links of the source in closed form, impacts and locks of a 3D chain, energy of a long one."""
+"""Chains in simulations: the two links of the source in closed form, impacts and locks of a 3D
+chain, energy of a long one."""
 
 from itertools import pairwise
 
@@ -12,11 +13,18 @@ from mechanisms import run
 
 import nsdyn
 from nsdyn import laws, problems
-from nsdyn.chain import links, shift, tip, twists
-from nsdyn.chain_dynamics import DENSE, SHORT, SYSTEM, chain_system, height_energy, mass_matrix
-from nsdyn.chain_impulse import restitution
 from nsdyn.errors import ProblemError
 from nsdyn.integrators import RK4, EventDriven
+from nsdyn.multibody.chain import links, shift, tip, twists
+from nsdyn.multibody.chain_dynamics import (
+    DENSE,
+    SHORT,
+    SYSTEM,
+    chain_system,
+    height_energy,
+    mass_matrix,
+)
+from nsdyn.multibody.chain_impulse import restitution
 
 SCHEME = EventDriven(RK4())
 EXACT = 1e-13
@@ -43,7 +51,12 @@ def respond(params, q, v, e):
     G = jax.grad(lambda q: jnp.sum(normal * tip(chain, q, params["tip"])))(q)
     jump = laws.Restitution(e).jump(mass_matrix(chain, q), jnp.zeros((0, 2)), G[None], v)
     change = twists(links(chain, q), response.v_after - v)
-    return response, jump, jnp.stack([change[0], shift(-params["tip"]) @ change[1]]), G @ response.v_after
+    return (
+        response,
+        jump,
+        jnp.stack([change[0], shift(-params["tip"]) @ change[1]]),
+        G @ response.v_after,
+    )
 
 
 @IMPACT
@@ -74,7 +87,10 @@ def test_two_links_in_a_simulation(e, w, m, L):
     close(-out.events.Lam[0], (1 + e) * 7 / 24 * m * L * speed, EXACT)
     close(out.events.v_after[0], np.array(w) + (1 + e) * speed * np.array([1 / 4, -3 / 2]), EXACT)
     loss = out.events.kinetic_before[0] - out.events.kinetic_after[0]
-    assert abs(loss - (1 - e**2) * 7 / 48 * m * (L * speed) ** 2) <= 1e-12 * out.events.kinetic_before[0]
+    assert (
+        abs(loss - (1 - e**2) * 7 / 48 * m * (L * speed) ** 2)
+        <= 1e-12 * out.events.kinetic_before[0]
+    )
     rests = e * L * abs(speed) <= 1e-3
     assert int(out.mode[-1]) == rests
     close(out.energy[1:], out.energy[1], 1e-6)  # rates up to 40 rad/s
@@ -82,13 +98,16 @@ def test_two_links_in_a_simulation(e, w, m, L):
 
 @pytest.mark.slow
 def test_a_chain_falls_locks_and_bounces():
-    """Joint 1 locks at 0.1 s, then the tip hits the floor: each impulse obeys its law, and between them energy is kept."""
+    """Joint 1 locks at 0.1 s, then the tip hits the floor: each impulse obeys its law, and between
+    them energy is kept."""
     e, n = 0.6, 3
     problem = problems.serial_chain(n, offset=-0.8, locks=((0.1, 1),), t_end=0.6)
     out = run(problem, SCHEME, law=laws.Restitution(e), step=1e-3)
     count = int(out.events.count)
     assert int(out.status) == 0 and count >= 2
-    events = [jax.tree.map(lambda x, k=k: np.asarray(x[k]), out.events.records) for k in range(count)]
+    events = [
+        jax.tree.map(lambda x, k=k: np.asarray(x[k]), out.events.records) for k in range(count)
+    ]
     p, chain = problem.params, problem.params["chain"]
     row = jax.jit(jax.grad(lambda q: jnp.sum(p["normal"] * tip(chain, q, p["tip"]))))
     mass = jax.jit(lambda q: mass_matrix(chain, q))
@@ -100,16 +119,23 @@ def test_a_chain_falls_locks_and_bounces():
     G = np.asarray(row(impact.q))
     assert abs(float(tip(chain, impact.q, p["tip"])[2]) + 0.8) < 1e-12
     close(G @ impact.v_after, -e * (G @ impact.v_before), 1e-12)
-    close(np.asarray(mass(impact.q)) @ (impact.v_before - impact.v_after), impact.direction.T @ impact.Lam, 1e-12)
+    close(
+        np.asarray(mass(impact.q)) @ (impact.v_before - impact.v_after),
+        impact.direction.T @ impact.Lam,
+        1e-12,
+    )
     times = np.array([0.0, *(float(event.t) for event in events), 0.6])
     for start, end in pairwise(times):
-        energy = np.asarray(out.energy)[(np.asarray(out.t) >= start) & (np.asarray(out.t) < end - 1e-9)]
+        energy = np.asarray(out.energy)[
+            (np.asarray(out.t) >= start) & (np.asarray(out.t) < end - 1e-9)
+        ]
         assert np.ptp(energy) < 1e-6  # joules; the impact takes several
     assert np.abs(np.asarray(out.v)[np.asarray(out.t) > 0.1, 1]).max() < 1e-12
 
 
 def test_energy_of_a_hundred_links():
-    """100 links of 1 m, crumpled and moving, 1 s at h = 1e-3: energy is kept to 1e-6 of the largest kinetic energy."""
+    """100 links of 1 m, crumpled and moving, 1 s at h = 1e-3: energy is kept to 1e-6 of the largest
+    kinetic energy."""
     n = 100
     rng = np.random.default_rng(0)
     q0, v0 = 0.3 * rng.normal(size=n), 0.2 * rng.normal(size=n)
@@ -123,30 +149,38 @@ def test_energy_of_a_hundred_links():
 
 @pytest.mark.slow
 def test_a_tip_that_bounces_to_rest_is_located():
-    """The last bounces approach with a few mm/s: the gap of 12 m of chain is known to 1e-15 m, 1e-9 of a step of 2e-4 s."""
+    """The last bounces approach with a few mm/s: the gap of 12 m of chain is known to 1e-15 m, 1e-9
+    of a step of 2e-4 s."""
     problem = problems.serial_chain(12, rest_speed=1e-3)
     out = run(problem, SCHEME, law=laws.Restitution(0.5), step=2e-4, save_every=10)
     count = int(out.events.count)
-    gaps = np.asarray(jax.vmap(lambda q: problem.constraint[0].gap(q, 0.0, problem.params))(out.events.q[:count]))
+    gaps = np.asarray(
+        jax.vmap(lambda q: problem.constraint[0].gap(q, 0.0, problem.params))(out.events.q[:count])
+    )
     assert int(out.status) == 0 and count > 7 and np.abs(gaps).max() < 1e-13
 
 
 def shapes(jaxpr):
     """The shapes of all values that a traced program computes, loops included."""
     for equation in jaxpr.eqns:
-        yield from (variable.aval.shape for variable in equation.outvars if hasattr(variable.aval, "shape"))
+        yield from (
+            variable.aval.shape for variable in equation.outvars if hasattr(variable.aval, "shape")
+        )
         for inner in jaxprs_in_params(equation.params):
             yield from shapes(inner)
 
 
 def test_a_long_chain_never_forms_its_mass_matrix():
-    """Nor any other n x n; with the dense system, which has the same functions otherwise, it does."""
+    """Nor any other n x n; with the dense system, which has the same functions otherwise, it
+    does."""
     n = 13
     free = problems.serial_chain(n, offset=None, t_end=0.02)
 
     def largest(system):
         problem = eqx.tree_at(lambda x: x.system, free, system)
-        traced = jax.make_jaxpr(lambda q: nsdyn.rollout(problem, SCHEME, step=1e-3, q0=q).energy)(free.q0)
+        traced = jax.make_jaxpr(lambda q: nsdyn.rollout(problem, SCHEME, step=1e-3, q0=q).energy)(
+            free.q0
+        )
         return max(shape.count(n) for shape in shapes(traced.jaxpr))
 
     assert largest(SYSTEM) == 1 and largest(DENSE) == 2

@@ -1,4 +1,5 @@
-"""What `check_start` refuses: every message names the argument, what was found and what was expected."""
+"""What `check_start` refuses: every message names the argument, what was found and what was
+expected."""
 
 import re
 
@@ -8,8 +9,19 @@ import numpy as np
 import pytest
 
 import nsdyn
-from nsdyn import Contact, Fixed, Nonholonomic, Problem, ProblemError, Scheduled, Switching, System, Transitions, lock
-from nsdyn.check import check_start
+from nsdyn import (
+    Contact,
+    Fixed,
+    Nonholonomic,
+    Problem,
+    ProblemError,
+    Scheduled,
+    Switching,
+    System,
+    Transitions,
+    lock,
+)
+from nsdyn.checks.problem_check import check_start
 from nsdyn.problems.three_r_pendulum import three_r_pendulum
 
 
@@ -57,7 +69,8 @@ def test_a_good_problem_passes_and_is_reported():
     assert "positive definite" in str(report)
     assert all(len(line) == 3 for line in report.lines)
     columns = {
-        line.index(found) for line, (_, found, _) in zip(str(report).splitlines()[1:], report.lines, strict=True)
+        line.index(found)
+        for line, (_, found, _) in zip(str(report).splitlines()[1:], report.lines, strict=True)
     }
     assert len(columns) == 1  # aligned
 
@@ -75,11 +88,26 @@ def wide(q, p):
 
 SHAPES = {
     "mass": (System(wide, gravity), "wide returned shape (2, 3)", "expected (2, 2)"),
-    "force": (System(mass, lambda q, v, t, p: jnp.ones(3)), "(3,)", "expected (2,)", "v0 has 2 entries"),
-    "potential": (System(mass, gravity, potential=lambda q, p: q[1:]), "(1,)", "expected ()", "scalar"),
+    "force": (
+        System(mass, lambda q, v, t, p: jnp.ones(3)),
+        "(3,)",
+        "expected (2,)",
+        "v0 has 2 entries",
+    ),
+    "potential": (
+        System(mass, gravity, potential=lambda q, p: q[1:]),
+        "(1,)",
+        "expected ()",
+        "scalar",
+    ),
     "solve": (System(mass, gravity, solve=lambda q, b, p: b[:1]), "(1,)", "expected (2,)"),
     "momentum": (System(mass, gravity, momentum=lambda q, v, p: v[:1]), "(1,)", "expected (2,)"),
-    "kinematics": (System(mass, gravity, kinematics=lambda q, v, p: v[:1]), "(1,)", "expected (2,)", "q0"),
+    "kinematics": (
+        System(mass, gravity, kinematics=lambda q, v, p: v[:1]),
+        "(1,)",
+        "expected (2,)",
+        "q0",
+    ),
 }
 
 
@@ -114,15 +142,45 @@ def transitions(**other):
 ROWS = {
     "fixed": (Fixed(matrix), "Fixed(g=...)", "matrix", "(1, 2)", "a vector (m,)"),
     "tuple": (Fixed(pair), "Fixed(g=...)", "pair", "tuple", "jnp.stack"),
-    "nonholonomic": (Nonholonomic(lambda q, v, t, p: jnp.ones((1, 2))), "Nonholonomic(c=...)", "(1, 2)", "a vector"),
+    "nonholonomic": (
+        Nonholonomic(lambda q, v, t, p: jnp.ones((1, 2))),
+        "Nonholonomic(c=...)",
+        "(1, 2)",
+        "a vector",
+    ),
     "contact": (Contact(matrix), "Contact(gap=...)", "matrix", "(1, 2)"),
-    "mode": (Switching((on_ground, matrix), (lambda q, p: q[0],)), "Switching(modes=...)", "matrix", "(1, 2)"),
-    "switch": (Switching((on_ground, None), (lambda q, p: q,)), "Switching(switches=...)", "(2,)", "a scalar"),
+    "mode": (
+        Switching((on_ground, matrix), (lambda q, p: q[0],)),
+        "Switching(modes=...)",
+        "matrix",
+        "(1, 2)",
+    ),
+    "switch": (
+        Switching((on_ground, None), (lambda q, p: q,)),
+        "Switching(switches=...)",
+        "(2,)",
+        "a scalar",
+    ),
     "stage": (Scheduled((0.5,), (None, matrix)), "Scheduled(stages=...)", "matrix", "(1, 2)"),
     "lock": (Scheduled((0.5,), (None, lock(7))), "lock(7)", "below 2"),
-    "rows": (transitions(rows=lambda q, t, p, mode, held: jnp.eye(2)), "Transitions(rows=...)", "(2, 2)"),
-    "live": (transitions(live=lambda mode, p: jnp.ones(3, bool)), "Transitions(live=...)", "(3,)", "expected (1,)"),
-    "after": (transitions(after=lambda fired, *_: fired), "Transitions(after=...)", "(1,)", "expected ()", "mode0"),
+    "rows": (
+        transitions(rows=lambda q, t, p, mode, held: jnp.eye(2)),
+        "Transitions(rows=...)",
+        "(2, 2)",
+    ),
+    "live": (
+        transitions(live=lambda mode, p: jnp.ones(3, bool)),
+        "Transitions(live=...)",
+        "(3,)",
+        "expected (1,)",
+    ),
+    "after": (
+        transitions(after=lambda fired, *_: fired),
+        "Transitions(after=...)",
+        "(1,)",
+        "expected ()",
+        "mode0",
+    ),
 }
 
 
@@ -150,8 +208,17 @@ def test_overrides_have_the_shapes_of_the_problem():
     refused(problem, "q0", "(3,)", "expected shape (2,)", q0=[0.0, 0.0, 0.0])
     refused(problem, "v0", "(1,)", "expected shape (2,)", v0=[0.0])
     refused(problem, "v0", "expected 2 numbers", "'fast'", v0="fast")
-    refused(problem, "params", "missing: ['b']", "unknown: ['c']", params={"a": 1.0, "c": jnp.ones(2)})
-    refused(problem, "params['b']", "(3,)", "expected shape (2,)", "sweep", params={"a": 1.0, "b": jnp.ones(3)})
+    refused(
+        problem, "params", "missing: ['b']", "unknown: ['c']", params={"a": 1.0, "c": jnp.ones(2)}
+    )
+    refused(
+        problem,
+        "params['b']",
+        "(3,)",
+        "expected shape (2,)",
+        "sweep",
+        params={"a": 1.0, "b": jnp.ones(3)},
+    )
     assert check_start(problem, q0=[1.0, 2.0], v0=(0, 1), params={"a": 2, "b": np.zeros(2)}).ok
 
 
@@ -160,11 +227,18 @@ def test_q0_and_v0_have_one_size_without_kinematics():
 
 
 def test_params_are_numbers():
-    refused(particle(params={"name": "wheel"}), "params['name']", "'wheel'", "expected a number or an array")
+    refused(
+        particle(params={"name": "wheel"}),
+        "params['name']",
+        "'wheel'",
+        "expected a number or an array",
+    )
 
 
 def test_traced_values_are_sent_to_rollout():
-    with pytest.raises(ProblemError, match=r"q0: expected numbers, found a traced value.*nsdyn.rollout"):
+    with pytest.raises(
+        ProblemError, match=r"q0: expected numbers, found a traced value.*nsdyn.rollout"
+    ):
         jax.jit(lambda q0: check_start(particle(), q0=q0).ok)(jnp.zeros(2))
 
 
@@ -176,9 +250,24 @@ FINITE = {
     "q0": (particle(q0=[0.0, np.nan]), "q0", "nan at index [1]"),
     "v0": (particle(v0=[np.inf, 0.0]), "v0", "inf at index [0]"),
     "params": (particle(params={"a": jnp.inf}), "params['a']", "inf"),
-    "mass": (particle(system=System(lambda q, p: jnp.eye(2) / q[0], gravity)), "System(mass=...)", "at q0", "inf"),
-    "force": (particle(system=System(mass, nan_force)), "System(force=...)", "at q0, v0", "nan at index [1]"),
-    "rows": (particle(Fixed(lambda q, t, p: jnp.log(q[1:]))), "Problem(constraint=...)", "<lambda>[0]", "-inf"),
+    "mass": (
+        particle(system=System(lambda q, p: jnp.eye(2) / q[0], gravity)),
+        "System(mass=...)",
+        "at q0",
+        "inf",
+    ),
+    "force": (
+        particle(system=System(mass, nan_force)),
+        "System(force=...)",
+        "at q0, v0",
+        "nan at index [1]",
+    ),
+    "rows": (
+        particle(Fixed(lambda q, t, p: jnp.log(q[1:]))),
+        "Problem(constraint=...)",
+        "<lambda>[0]",
+        "-inf",
+    ),
 }
 
 
@@ -189,25 +278,51 @@ def test_everything_is_finite_at_the_start(name):
 
 
 MASSES = {
-    "asymmetric": ([[2.0, 0.3], [0.1, 1.0]], "symmetric", "M[0, 1] = 0.3", "M[1, 0] = 0.1", "differ by 0.2"),
-    "indefinite": ([[1.0, 2.0], [2.0, 1.0]], "positive definite", "indefinite", "smallest eigenvalue -1"),
-    "singular": ([[1.0, 0.0], [0.0, 0.0]], "positive definite", "singular", "smallest eigenvalue 0"),
+    "asymmetric": (
+        [[2.0, 0.3], [0.1, 1.0]],
+        "symmetric",
+        "M[0, 1] = 0.3",
+        "M[1, 0] = 0.1",
+        "differ by 0.2",
+    ),
+    "indefinite": (
+        [[1.0, 2.0], [2.0, 1.0]],
+        "positive definite",
+        "indefinite",
+        "smallest eigenvalue -1",
+    ),
+    "singular": (
+        [[1.0, 0.0], [0.0, 0.0]],
+        "positive definite",
+        "singular",
+        "smallest eigenvalue 0",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", MASSES)
 def test_mass_matrix(name):
     M, *words = MASSES[name]
-    refused(particle(system=System(lambda q, p: jnp.array(M), gravity)), "System(mass=...)", "expected a", *words)
+    refused(
+        particle(system=System(lambda q, p: jnp.array(M), gravity)),
+        "System(mass=...)",
+        "expected a",
+        *words,
+    )
 
 
 def test_mass_matrix_may_mix_units():
-    assert check_start(particle(system=System(lambda q, p: jnp.diag(jnp.array([1e9, 1e-9])), gravity))).ok
+    assert check_start(
+        particle(system=System(lambda q, p: jnp.diag(jnp.array([1e9, 1e-9])), gravity))
+    ).ok
 
 
 def test_solve_is_the_inverse_of_mass():
     heavy = lambda q, p: 2.0 * jnp.eye(2)
-    wrong, right = System(heavy, gravity, solve=lambda q, b, p: b), System(heavy, gravity, solve=lambda q, b, p: b / 2)
+    wrong, right = (
+        System(heavy, gravity, solve=lambda q, b, p: b),
+        System(heavy, gravity, solve=lambda q, b, p: b / 2),
+    )
     refused(particle(system=wrong), "System(solve=...)", "M^-1 b", "= 1 at q0")
     assert check_start(particle(system=right)).ok
 
@@ -253,21 +368,39 @@ def rising(q, t, p):
 
 def test_contradictory_rows():
     refused(
-        particle((Fixed(on_ground), Fixed(ceiling))), "contradict", "on_ground[0]", "ceiling[0]", "[0, -1]", "at q0"
+        particle((Fixed(on_ground), Fixed(ceiling))),
+        "contradict",
+        "on_ground[0]",
+        "ceiling[0]",
+        "[0, -1]",
+        "at q0",
     )
-    refused(particle((Fixed(on_ground), Fixed(rising))), "contradict", "on_ground[0]", "rising[0]", "velocity level")
+    refused(
+        particle((Fixed(on_ground), Fixed(rising))),
+        "contradict",
+        "on_ground[0]",
+        "rising[0]",
+        "velocity level",
+    )
 
 
 def test_dependent_but_consistent_rows_are_a_warning():
     problem = particle((Fixed(on_ground), Fixed(lambda q, t, p: 2.0 * q[1:])))
-    with pytest.warns(nsdyn.RedundancyWarning, match=r"rank 1 for 2 rows.*on_ground\[0\], .*<lambda>\[0\]"):
+    with pytest.warns(
+        nsdyn.RedundancyWarning, match=r"rank 1 for 2 rows.*on_ground\[0\], .*<lambda>\[0\]"
+    ):
         report = check_start(problem)
     assert not report.ok
     assert "warning" in str(report)
 
 
 def test_nonholonomic_rows_are_affine_in_v():
-    refused(particle(Nonholonomic(lambda q, v, t, p: v[1:] * v[:1])), "Nonholonomic(c=...)", "affine", "changes with v")
+    refused(
+        particle(Nonholonomic(lambda q, v, t, p: v[1:] * v[:1])),
+        "Nonholonomic(c=...)",
+        "affine",
+        "changes with v",
+    )
     assert check_start(particle(Nonholonomic(lambda q, v, t, p: v[1:] - q[1] * v[:1]))).ok
 
 
@@ -277,13 +410,17 @@ def test_nonholonomic_rows_are_affine_in_v():
 def test_schedule_times_that_depend_on_params_are_in_order():
     problem = three_r_pendulum(locks=(1.3, 0.8))
     refused(problem, "Scheduled(times=...)", "ascending", "[1.3, 0.8]", "[0.8, 1.3]")
-    refused(particle(Scheduled(lambda p: jnp.ones(3), (None, lock(0)))), "2 stages need 1 times", "(3,)")
+    refused(
+        particle(Scheduled(lambda p: jnp.ones(3), (None, lock(0)))), "2 stages need 1 times", "(3,)"
+    )
 
 
 def test_switching_starts_in_one_mode():
     x = lambda q, p: q[0] + 1.0
     two = Switching((on_ground, on_ground), (x, x))
-    refused(particle(two), "Switching(switches=...)", "expected one mode", "z = [1, 1]", "modes [0, 1]")
+    refused(
+        particle(two), "Switching(switches=...)", "expected one mode", "z = [1, 1]", "modes [0, 1]"
+    )
     none = Switching((on_ground, on_ground), (lambda q, p: -x(q, p), lambda q, p: q[0] - 1.0))
     refused(particle(none), "Switching(switches=...)", "z = [-1, -1]", "no mode")
     on_surface = Switching((on_ground, on_ground), (lambda q, p: q[0],))
@@ -292,26 +429,46 @@ def test_switching_starts_in_one_mode():
 
 def test_contact_does_not_start_inside():
     gap = lambda q, t, p: q - 0.1
-    refused(particle(Contact(gap), q0=[0.2, 0.0]), "Contact(gap=<lambda>)", ">= 0", "<lambda>[1] = -0.1", "by 0.1")
+    refused(
+        particle(Contact(gap), q0=[0.2, 0.0]),
+        "Contact(gap=<lambda>)",
+        ">= 0",
+        "<lambda>[1] = -0.1",
+        "by 0.1",
+    )
     assert check_start(particle(Contact(gap), q0=[0.2, 0.1], v0=[0.0, 0.0])).ok
-    assert check_start(particle(Contact(gap), q0=[0.2, 0.1], v0=[0.0, 5e-4])).ok  # at rest within the rest speed
+    assert check_start(
+        particle(Contact(gap), q0=[0.2, 0.1], v0=[0.0, 5e-4])
+    ).ok  # at rest within the rest speed
 
 
 def test_rows_that_part_from_each_other():
     """They hold at the start, rates included, and cannot hold a moment later."""
     parting = Fixed(lambda q, t, p: jnp.stack([q[0], 2 * q[0] - 0.02 * t**2]))
     refused(
-        particle(parting, q0=[0.0, 0.0], v0=[0.0, 0.0]), "contradict each other", "second derivatives", "[0]", "[1]"
+        particle(parting, q0=[0.0, 0.0], v0=[0.0, 0.0]),
+        "contradict each other",
+        "second derivatives",
+        "[0]",
+        "[1]",
     )
 
 
 def test_other_wrong_constraints():
     refused(particle(Fixed(lambda q, t, p: q[1:] > 0)), "Fixed(g=...)", "bool", "real numbers")
     missing = Fixed(lambda q, t, p: q[1:] - p["height"])
-    refused(particle(missing, params={"depth": 0.0}), "KeyError", "'height'", "params has the names ['depth']")
+    refused(
+        particle(missing, params={"depth": 0.0}),
+        "KeyError",
+        "'height'",
+        "params has the names ['depth']",
+    )
     refused(particle(missing), "params is None")
     for wrong, words in (
-        (lambda: Switching(modes=on_ground, switches=(lambda q, p: q[0],)), "Switching(modes=...): expected a tuple"),
+        (
+            lambda: Switching(modes=on_ground, switches=(lambda q, p: q[0],)),
+            "Switching(modes=...): expected a tuple",
+        ),
         (
             lambda: Switching(modes=(on_ground, None), switches=lambda q, p: q[0]),
             "Switching(switches=...): expected a tuple",
@@ -328,15 +485,24 @@ def test_other_wrong_constraints():
 
 def test_modes_count_from_zero():
     with pytest.raises(
-        ProblemError, match=re.escape("expected modes that count from 0 (-1 is no mode), found [0, -2]")
+        ProblemError,
+        match=re.escape("expected modes that count from 0 (-1 is no mode), found [0, -2]"),
     ):
         transitions(mode0=[0, -2])
 
 
 def test_guards_do_not_start_negative():
     assert check_start(particle(transitions())).ok
-    refused(particle(transitions(), q0=[1.5, 0.0]), "Transitions(guards=...)", ">= 0", "guard 0 = -0.5", "mode 0")
-    press = transitions(guards=lambda q, v, lam, t, p, mode, held: -lam)  # M v' + G^T lam = f: pressing is -lam > 0
+    refused(
+        particle(transitions(), q0=[1.5, 0.0]),
+        "Transitions(guards=...)",
+        ">= 0",
+        "guard 0 = -0.5",
+        "mode 0",
+    )
+    press = transitions(
+        guards=lambda q, v, lam, t, p, mode, held: -lam
+    )  # M v' + G^T lam = f: pressing is -lam > 0
     assert check_start(particle(press)).ok
     lifted = System(mass, lambda q, v, t, p: jnp.array([0.0, 2.0]))
     refused(particle(press, system=lifted), "guard 0 = -2")

@@ -4,7 +4,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nsdyn import Fixed, Nonholonomic, Problem, ProblemError, Scheduled, Switching, System, Transitions, lock
+from nsdyn import (
+    Fixed,
+    Nonholonomic,
+    Problem,
+    ProblemError,
+    Scheduled,
+    Switching,
+    System,
+    Transitions,
+    lock,
+)
 from nsdyn.problems.three_r_pendulum import three_r_pendulum
 
 SLOPE, CORNER = 0.5, 0.5
@@ -39,7 +49,15 @@ def past_corner(q, p):
     return q[0] - CORNER
 
 
-def track(modes=(flat, ramp), switches=(past_corner,), latch=False, offset=0.0, q0=(0.0, 0.0), v0=(4.0, 0.0), more=()):
+def track(
+    modes=(flat, ramp),
+    switches=(past_corner,),
+    latch=False,
+    offset=0.0,
+    q0=(0.0, 0.0),
+    v0=(4.0, 0.0),
+    more=(),
+):
     constraint = (Switching(modes, switches, latch=latch), *more)
     return Problem("track", PLANE, constraint, q0=q0, v0=v0, t_end=0.5, params=offset)
 
@@ -53,21 +71,38 @@ def test_good_track_is_reported_in_both_directions():
 
 @pytest.mark.parametrize("v0", [(4.0, 0.0), (0.0, 0.0)])
 def test_modes_that_do_not_meet(v0):
-    words = ("Switching(modes=..., switches=...)", "expected that another mode continues", "[0.5, 0]")
+    words = (
+        "Switching(modes=..., switches=...)",
+        "expected that another mode continues",
+        "[0.5, 0]",
+    )
     refused(track(offset=0.1, v0=v0), *words, "ramp[0] is 0.1, expected 0")
     switches = (lambda q, p: CORNER - q[0], lambda q, p: q[0] - 2 * CORNER)
-    refused(track(switches=switches, v0=v0), *words, "no other switching function vanishes", "z = [0, -0.5]")
+    refused(
+        track(switches=switches, v0=v0),
+        *words,
+        "no other switching function vanishes",
+        "z = [0, -0.5]",
+    )
 
 
 def test_tangent_switching_function():
     refused(
-        track(modes=(flat, flat), switches=(lambda q, p: q[1] + (q[0] - CORNER) ** 3,)), "tangent to the constraint"
+        track(modes=(flat, flat), switches=(lambda q, p: q[1] + (q[0] - CORNER) ** 3,)),
+        "tangent to the constraint",
     )
 
 
 def test_capture_wants_a_latch():
     drop = {"modes": (None, flat), "switches": (lambda q, p: -q[1],), "q0": (0.0, 1.0)}
-    refused(track(**drop), "Switching(latch=...)", "capture", "mode 1 (flat) itself", "Use latch=True", "mode 0 (free)")
+    refused(
+        track(**drop),
+        "Switching(latch=...)",
+        "capture",
+        "mode 1 (flat) itself",
+        "Use latch=True",
+        "mode 0 (free)",
+    )
     assert found(track(**drop, latch=True).check(), "ok", "from mode 0 (free) to mode 1 (flat)")
 
 
@@ -97,15 +132,31 @@ def test_prescribed_motion_crosses_by_time():
     def driven_up(q, t, p):
         return jnp.stack([q[0] - t, q[1] - SLOPE * (q[0] - CORNER)])
 
-    report = track(modes=(driven, driven_up), switches=(lambda q, p: q[0] - CORNER / 2,), v0=(1.0, 0.0))
+    report = track(
+        modes=(driven, driven_up), switches=(lambda q, p: q[0] - CORNER / 2,), v0=(1.0, 0.0)
+    )
     refused(report, "driven_up[1] is 0.125")
-    problem = Problem("driven", PLANE, Switching((driven, driven_up), (past_corner,)), (0, 0), (1, 0), t_end=1.0)
+    problem = Problem(
+        "driven", PLANE, Switching((driven, driven_up), (past_corner,)), (0, 0), (1, 0), t_end=1.0
+    )
     assert found(problem.check(), "ok", "from mode 0 (driven) to mode 1 (driven_up)", "[0.5, 0]")
 
 
 def test_quasi_velocities():
-    turned = System(lambda q, p: jnp.eye(2), lambda q, v, t, p: jnp.zeros(2), kinematics=lambda q, v, p: 2.0 * v[::-1])
-    problem = Problem("turned", turned, Switching((flat, ramp), (past_corner,)), (0, 0), (0, 2), t_end=0.5, params=0.0)
+    turned = System(
+        lambda q, p: jnp.eye(2),
+        lambda q, v, t, p: jnp.zeros(2),
+        kinematics=lambda q, v, p: 2.0 * v[::-1],
+    )
+    problem = Problem(
+        "turned",
+        turned,
+        Switching((flat, ramp), (past_corner,)),
+        (0, 0),
+        (0, 2),
+        t_end=0.5,
+        params=0.0,
+    )
     assert len(found(problem.check(), "ok", "switching from")) == 2
 
 
@@ -120,7 +171,9 @@ def road(q, t, p):
 
 
 def near_edge(q, t, p):
-    return jnp.stack([(q[0] - L) ** 2 + q[1] ** 2 - R**2, q[2] - L / R - jnp.arctan2(q[0] - L, q[1])])
+    return jnp.stack(
+        [(q[0] - L) ** 2 + q[1] ** 2 - R**2, q[2] - L / R - jnp.arctan2(q[0] - L, q[1])]
+    )
 
 
 def far_edge(q, t, p):
@@ -141,7 +194,10 @@ POTHOLE = Switching(
         lambda q, p: q[0] - L - GAP,
     ),
 )
-WHEEL = System(lambda q, p: jnp.diag(jnp.array([10.0, 10.0, 0.6125])), lambda q, v, t, p: jnp.array([0.0, -98.1, 0.0]))
+WHEEL = System(
+    lambda q, p: jnp.diag(jnp.array([10.0, 10.0, 0.6125])),
+    lambda q, v, t, p: jnp.array([0.0, -98.1, 0.0]),
+)
 
 
 def wheel(shift=0.0, v0=(3.0, 0.0, 3.0 / R)):
@@ -158,13 +214,21 @@ def test_good_wheel(v0):
 
 
 def test_wheel_with_a_wrong_constant_on_the_far_edge():
-    refused(wheel(shift=0.01), "of mode 1 (near_edge)", "mode 2 (far_edge) does not hold", "far_edge[1] is 0.01")
+    refused(
+        wheel(shift=0.01),
+        "of mode 1 (near_edge)",
+        "mode 2 (far_edge) does not hold",
+        "far_edge[1] is 0.01",
+    )
 
 
-# Two horn gears: a carrier on circles around (-r, 0) and (r, 0) changes over at the origin, moving along +y.
+# Two horn gears: a carrier on circles around (-r, 0) and (r, 0) changes over at the origin, moving
+# along +y.
 
 RADIUS = 0.06
-CARRIER = System(lambda q, p: jnp.diag(jnp.array([0.5, 0.5, 2e-4])), lambda q, v, t, p: jnp.zeros(3))
+CARRIER = System(
+    lambda q, p: jnp.diag(jnp.array([0.5, 0.5, 2e-4])), lambda q, v, t, p: jnp.zeros(3)
+)
 
 
 def gear(q, side):
@@ -208,18 +272,33 @@ def test_horn_gears_with_switching(omega):
     report = gears(Switching((left_gear, right_gear), (along,)), omega=omega).check()
     assert len(found(report, "ok", "switching from", "both hold")) == 2
     bad = gears(Switching((left_gear, right_gear), (across,)), omega=omega)
-    refused(bad, "Switching(switches=...)", "tangent to the constraint", "sine of the angle", "expected above 1e-06")
+    refused(
+        bad,
+        "Switching(switches=...)",
+        "tangent to the constraint",
+        "sine of the angle",
+        "expected above 1e-06",
+    )
 
 
 def test_horn_gears_with_transitions():
     report = gears(carried(along)).check()
     assert found(report, "ok", "guard 0 crosses zero", "sine of (Z, G)")
-    refused(gears(carried(across)), "Transitions(guards=...)", "guard 0 is tangent to the constraint", "expected above")
+    refused(
+        gears(carried(across)),
+        "Transitions(guards=...)",
+        "guard 0 is tangent to the constraint",
+        "expected above",
+    )
 
 
 def test_guards_on_velocity_and_time_are_not_searched():
-    guards = lambda q, v, lam, t, p, mode, held: jnp.stack([v[2], 1.0 - t, 2.0 + lam[0] ** 2, 1.0 + q[0] ** 2])
-    part = Transitions(lambda q, t, p, mode, held: gear(q, -1.0), guards, lambda fired, q, v, t, p, mode: mode)
+    guards = lambda q, v, lam, t, p, mode, held: jnp.stack(
+        [v[2], 1.0 - t, 2.0 + lam[0] ** 2, 1.0 + q[0] ** 2]
+    )
+    part = Transitions(
+        lambda q, t, p, mode, held: gear(q, -1.0), guards, lambda fired, q, v, t, p, mode: mode
+    )
     report = gears(part).check()
     assert len(found(report, "note", "depends on v or lam")) == 2
     assert found(report, "note", "guard 1", "does not depend on q")

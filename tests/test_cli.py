@@ -10,17 +10,17 @@ from typer.testing import CliRunner
 
 import nsdyn
 from nsdyn import integrators, laws, problems
-from nsdyn.cli import _integrator, _integrators, _laws, app
-from nsdyn.console import _cache_root, use_cache
+from nsdyn.cli.commands import _integrator, _integrators, _laws, app
+from nsdyn.cli.console import _cache_root, use_cache
+from nsdyn.cli.parse import parse_object
 from nsdyn.errors import ProblemError, SimulationError
-from nsdyn.studies import archive, benchmark, chain_cost
-from nsdyn.words import built
+from nsdyn.studies.lib import archive, benchmark, chain_cost
 
 
 @pytest.fixture(autouse=True)
 def _no_cache(monkeypatch):
     """Commands must not change the settings of the process that runs the tests."""
-    monkeypatch.setattr("nsdyn.cli.use_cache", lambda: None)
+    monkeypatch.setattr("nsdyn.cli.commands.use_cache", lambda: None)
 
 
 def call(*arguments):
@@ -100,12 +100,27 @@ def test_an_unwritable_file_is_exit_code_2(monkeypatch, tmp_path):
 
 def test_run_shows_and_saves(tmp_path):
     out, picture = tmp_path / "run.nc", tmp_path / "run.png"
-    arguments = ("run", "three_r_pendulum", "--law", "MuellerTransition", "--step", "1e-2", "--set", "locks=0.3,0.5")
+    arguments = (
+        "run",
+        "three_r_pendulum",
+        "--law",
+        "MuellerTransition",
+        "--step",
+        "1e-2",
+        "--set",
+        "locks=0.3,0.5",
+    )
     result = call(*arguments, "--t-end", "0.8", "--events", "--out", out, "--plot", picture)
     assert result.exit_code == 0, result.stderr
     rows = [line.split() for line in result.stdout.splitlines() if re.match(r"\s*\d+  ", line)]
-    assert [row[:5] for row in rows[:2]] == [["0", "0.3", "0", "->", "1"], ["1", "0.5", "1", "->", "2"]]
-    assert result.stdout.count("xi = T_c/T before") == 2 and "event 1: three_r_pendulum at t = 0.5" in result.stdout
+    assert [row[:5] for row in rows[:2]] == [
+        ["0", "0.3", "0", "->", "1"],
+        ["1", "0.5", "1", "->", "2"],
+    ]
+    assert (
+        result.stdout.count("xi = T_c/T before") == 2
+        and "event 1: three_r_pendulum at t = 0.5" in result.stdout
+    )
     loaded = nsdyn.load(out)
     assert [row[1:] for row in rows[2:]] == [
         [f"{q:.9g}", f"{v:.9g}"] for q, v in zip(loaded.q[-1], loaded.v[-1], strict=True)
@@ -130,10 +145,12 @@ def test_sweep_shows_and_saves(tmp_path):
 
 
 def test_settings_in_words():
-    assert isinstance(built("law", "zerovelocity", _laws()), laws.ZeroVelocity)
-    assert float(built("law", "Restitution(0.25)", _laws()).e) == 0.25
-    assert built("law", "MuellerTransition(form=minimal)", _laws()).form == "minimal"
-    method = built("integrator", "EventDriven(RK4('projected'), project=False)", _integrators())
+    assert isinstance(parse_object("law", "zerovelocity", _laws()), laws.ZeroVelocity)
+    assert float(parse_object("law", "Restitution(0.25)", _laws()).e) == 0.25
+    assert parse_object("law", "MuellerTransition(form=minimal)", _laws()).form == "minimal"
+    method = parse_object(
+        "integrator", "EventDriven(RK4('projected'), project=False)", _integrators()
+    )
     assert (method.method.formulation, method.project) == ("projected", False)
     assert isinstance(_integrator("RK4", ""), integrators.EventDriven)
     with pytest.raises(ProblemError):
@@ -143,7 +160,7 @@ def test_settings_in_words():
 def test_cache_folder(monkeypatch, tmp_path):
     seen = {}
     monkeypatch.setattr("jax.config.update", lambda name, value: seen.update({name: value}))
-    monkeypatch.setattr("nsdyn.console.told_of_cache", lambda: False)
+    monkeypatch.setattr("nsdyn.cli.console.told_of_cache", lambda: False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     use_cache()
     assert seen["jax_compilation_cache_dir"] == str(tmp_path / "nsdyn" / "jax")
@@ -199,7 +216,12 @@ def test_bench_table_and_file(monkeypatch, tmp_path):
 def test_where_the_dense_path_loses():
     """For good, not by chance once."""
     links, recursion = [2, 4, 8, 16], [2.0, 4.0, 8.0, 16.0]
-    for dense, n in (([3, 3, 9, 17], 8), ([3, 5, 9, 17], 2), ([1, 1, 1, 1], None), ([1, 1, 1, 17], 16)):
+    for dense, n in (
+        ([3, 3, 9, 17], 8),
+        ([3, 5, 9, 17], 2),
+        ([1, 1, 1, 1], None),
+        ([1, 1, 1, 17], 16),
+    ):
         assert chain_cost.loses_from(links, dense, recursion) == n
 
 
@@ -208,7 +230,9 @@ def test_paths_of_a_chain_agree():
     n = 3
     chain = problems.serial_chain(n).params["chain"]
     q, v = np.random.default_rng(1).normal(size=(2, n))
-    found = jax.jit(lambda q, v: {name: path(chain, q, v) for name, path in chain_cost.PATHS.items()})(q, v)
+    found = jax.jit(
+        lambda q, v: {name: path(chain, q, v) for name, path in chain_cost.PATHS.items()}
+    )(q, v)
     for name, value in found.items():
         np.testing.assert_allclose(value, found[name.split("_")[0]], rtol=1e-11)
     assert chain_cost.timed(chain_cost.PATHS["forward"], n, 0.0) > 0

@@ -1,4 +1,5 @@
-"""Integrators and laws side by side: the table, the files, what is refused, what stops; and who goes with whom."""
+"""Integrators and laws side by side: the table, the files, what is refused, what stops; and who
+goes with whom."""
 
 import csv
 import re
@@ -12,27 +13,37 @@ from xarray import Dataset
 
 import nsdyn
 from nsdyn import integrators, laws
-from nsdyn.cli import _integrator, _integrators, _laws, app
+from nsdyn._repr import format_object
+from nsdyn.cli.commands import _integrator, _integrators, _laws, app
+from nsdyn.cli.parse import parse_object
 from nsdyn.errors import ProblemError
+from nsdyn.results.solution import EventTable, Trajectory
 from nsdyn.status import Status
-from nsdyn.studies import archive, compare, compare_figures, compare_table, pairs
-from nsdyn.trajectory import EventTable, Trajectory
-from nsdyn.words import built, written
+from nsdyn.studies import compare
+from nsdyn.studies.lib import archive, compare_figures, compare_table, pairs
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text("utf-8")
 TRACK = {"a": 0.5, "l": 0.5, "g": 9.81}
 SCHEME, CLASSICAL = "MoreauJean", "GeneralizedAlpha(index=2)"
-# The corner, at t = 0.125, falls at a quarter of a step. The reference is one that compiles fast, not a good one.
+# The corner, at t = 0.125, falls at a quarter of a step. The reference is one that compiles fast,
+# not a good one.
 ARGUMENTS = (
     *("compare", "point_on_track", "--step", "0.02", "--set", "l=0.5", "--t-end", "0.3"),
-    *("--integrator", SCHEME, "--integrator", CLASSICAL, "--reference", "MoreauJean(projection=False)"),
+    *(
+        "--integrator",
+        SCHEME,
+        "--integrator",
+        CLASSICAL,
+        "--reference",
+        "MoreauJean(projection=False)",
+    ),
 )
 
 
 @pytest.fixture(autouse=True)
 def _no_cache(monkeypatch):
     """Commands must not change the settings of the process that runs the tests."""
-    monkeypatch.setattr("nsdyn.cli.use_cache", lambda: None)
+    monkeypatch.setattr("nsdyn.cli.commands.use_cache", lambda: None)
 
 
 def call(*arguments):
@@ -43,7 +54,7 @@ def call(*arguments):
 def compared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compared")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nsdyn.cli.use_cache", lambda: None)
+        patch.setattr("nsdyn.cli.commands.use_cache", lambda: None)
         return call(*ARGUMENTS, "--out", folder), folder
 
 
@@ -58,9 +69,20 @@ def test_table(compared):
     assert result.exit_code == 0, result.stderr
     table = rows(result.stdout)
     assert list(table) == [SCHEME, CLASSICAL]
-    q, v, energy, left_out, position, velocity, acceleration, newton, events, compile_time, run_time, status = table[
-        SCHEME
-    ]
+    (
+        q,
+        v,
+        energy,
+        left_out,
+        position,
+        velocity,
+        acceleration,
+        newton,
+        events,
+        compile_time,
+        run_time,
+        status,
+    ) = table[SCHEME]
     assert status == table[CLASSICAL][-1] == "OK"
     assert (events, left_out) == ("1", "0")
     assert 1e-6 < float(q) < 0.1 and 1e-6 < float(v) < 0.5 and 1e-6 < float(energy) < 0.1
@@ -80,7 +102,9 @@ def test_table(compared):
 def test_files(compared):
     result, folder = compared
     names = {file.name for file in folder.iterdir() if file.is_file()}
-    figures = {f"{name}.{kind}" for name in ("states", "errors", "residuals") for kind in ("pdf", "png")}
+    figures = {
+        f"{name}.{kind}" for name in ("states", "errors", "residuals") for kind in ("pdf", "png")
+    }
     assert names == figures | {"table.csv", "captions.txt"}
     assert not [name for name in names if str(folder / name) not in result.stdout]
     runs = {"MoreauJean", "GeneralizedAlpha-index=2", "reference-MoreauJean-projection=False"}
@@ -95,13 +119,22 @@ def test_files(compared):
 
 
 def test_what_is_refused_and_what_stops_are_rows():
-    elastic = ("--law", "Restitution(e=0.5)", "--integrator", "MoreauJean(projection=False)", "--integrator", CLASSICAL)
+    elastic = (
+        "--law",
+        "Restitution(e=0.5)",
+        "--integrator",
+        "MoreauJean(projection=False)",
+        "--integrator",
+        CLASSICAL,
+    )
     result = call("compare", "point_on_track", "--step", "0.02", *elastic, "--reference", "none")
     assert result.exit_code == 1  # none came to its end
     table = rows(result.stdout)
     stopped = table["MoreauJean(projection=False)"]
     assert stopped[-1] == "LAW_VIOLATES at t = 0.12 (1)"
-    assert stopped[:4] == ["-"] * 4 and float(stopped[5]) < 1e-12  # no reference; residuals of the rows until then
+    assert (
+        stopped[:4] == ["-"] * 4 and float(stopped[5]) < 1e-12
+    )  # no reference; residuals of the rows until then
     assert table[CLASSICAL] == ["-"] * 11 + ["refused (2)"]
     assert "(1) LAW_VIOLATES: the velocity that the law gave" in result.stdout
     assert "(2) the classical schemes impose" in result.stdout
@@ -114,7 +147,9 @@ def test_rows_and_residuals(compared):
         a = TRACK["a"] * (run["mode"].values == 1)
         (x, y), (vx, vy), lam = run.q.values.T, run.v.values.T, run.lam.values[:, 0]
         ax, ay = a * lam, -TRACK["g"] - lam  # v' = f - G^T lam with G = (-a, 1)
-        for level, value in zip(compare.LEVELS, (y - a * (x - TRACK["l"]), vy - a * vx, ay - a * ax), strict=True):
+        for level, value in zip(
+            compare.LEVELS, (y - a * (x - TRACK["l"]), vy - a * vx, ay - a * ax), strict=True
+        ):
             np.testing.assert_allclose(run[f"residual_{level}"], np.abs(value), atol=1e-12)
         np.testing.assert_allclose(run.kinetic, (vx**2 + vy**2) / 2)
 
@@ -137,8 +172,15 @@ def test_runs_are_computed_once(compared, monkeypatch):
 
 
 def test_exit_code_1_if_nothing_ran(tmp_path):
-    integrator = ("--integrator", "GeneralizedAlpha", "--integrator", "GeneralizedAlpha(rho_inf=0.5)")
-    result = call("compare", "point_on_track", *integrator, "--law", "Restitution(e=0.5)", "--out", tmp_path)
+    integrator = (
+        "--integrator",
+        "GeneralizedAlpha",
+        "--integrator",
+        "GeneralizedAlpha(rho_inf=0.5)",
+    )
+    result = call(
+        "compare", "point_on_track", *integrator, "--law", "Restitution(e=0.5)", "--out", tmp_path
+    )
     assert result.exit_code == 1
     assert "GeneralizedAlpha(rho_inf=0.8)" in result.stdout  # told from the other
     assert "there is no reference" in result.stdout
@@ -180,10 +222,17 @@ def test_entries_are_checked():
 def run_of(v, mode, event_t, status=Status.OK):
     """A run of rows t = 0, 1, 2, ... with the velocities v."""
     v = np.asarray(v, float)
-    columns = {"t": np.arange(float(len(v))), "energy": v**2 / 2, "kinetic": v**2 / 2, "mode": np.asarray(mode)}
+    columns = {
+        "t": np.arange(float(len(v))),
+        "energy": v**2 / 2,
+        "kinetic": v**2 / 2,
+        "mode": np.asarray(mode),
+    }
     data = {name: ("row", values) for name, values in columns.items()}
     data |= {"q": (("row", "coordinate"), v[:, None]), "v": (("row", "velocity"), v[:, None])}
-    return compare.Run("x", "y", Dataset(data | {"event_t": ("event", event_t), "status": ((), int(status))}))
+    return compare.Run(
+        "x", "y", Dataset(data | {"event_t": ("event", event_t), "status": ((), int(status))})
+    )
 
 
 def test_a_late_jump_is_left_out_and_counted():
@@ -193,8 +242,12 @@ def test_a_late_jump_is_left_out_and_counted():
     assert np.nanmax(late.v) == pytest.approx(0.1)
     assert late.q.max() == 1.0  # positions have no jumps: nothing is left out
     np.testing.assert_allclose(np.nanmax(late.energy), (1.1**2 - 1) / 2 / 2)
-    bounces = [run_of(v, [0] * 5, [t]) for v, t in (([-1, -1, 1, 1, 1], 1.5), ([-1, -1, -1, 1, 1], 2.5))]
-    assert compare_table.against(*bounces).left_out == 1  # no mode tells them apart, but the count of switches
+    bounces = [
+        run_of(v, [0] * 5, [t]) for v, t in (([-1, -1, 1, 1, 1], 1.5), ([-1, -1, -1, 1, 1], 2.5))
+    ]
+    assert (
+        compare_table.against(*bounces).left_out == 1
+    )  # no mode tells them apart, but the count of switches
     assert np.nanmax(compare_table.against(*bounces).v) == 0.0
 
 
@@ -209,9 +262,16 @@ def test_a_reference_that_stops_is_told():
     runs = [run_of([2, 2], [0, 0], []), run_of([2], [0], [], Status.LEADS_BACK)]
     for run in runs:
         run.data.update(dict.fromkeys(compare_table.COUNTED, 0.5))
-        run.data.update({f"residual_{level}": ("row", 0 * run.data.t.values) for level in compare.LEVELS})
-    table = compare_table.table(compare.Comparison("p", 1.0, (0.0, 1.0), runs[:1], {"y": runs[1]}, 0.125))
-    assert "The reference for y stopped at t = 0.5 (LEADS_BACK); errors are those until then." in table.notes
+        run.data.update(
+            {f"residual_{level}": ("row", 0 * run.data.t.values) for level in compare.LEVELS}
+        )
+    table = compare_table.table(
+        compare.Comparison("p", 1.0, (0.0, 1.0), runs[:1], {"y": runs[1]}, 0.125)
+    )
+    assert (
+        "The reference for y stopped at t = 0.5 (LEADS_BACK); errors are those until then."
+        in table.notes
+    )
     assert table.rows[0][:3] == ("x", "0", "0")
 
 
@@ -224,18 +284,46 @@ def test_shorter_runs_are_compared_as_far_as_they_go():
 def test_locks_are_measured_from_where_they_took_hold():
     constraint = nsdyn.Scheduled(times=(0.5,), stages=(None, nsdyn.lock(0)))
     problem = nsdyn.Problem(
-        "p", PARTICLE, constraint, q0=[0.0, 0.0], v0=[1.0, 0.0], t_end=1.0, params={"m": 1.0, "g": 0.0}
+        "p",
+        PARTICLE,
+        constraint,
+        q0=[0.0, 0.0],
+        v0=[1.0, 0.0],
+        t_end=1.0,
+        params={"m": 1.0, "g": 0.0},
     )
-    one = {"t": 0.5, "mode_before": 0, "mode_after": 1, "q": [0.5, 0.0], "v_before": [1.0, 0.0], "v_after": [0.0, 0.0]}
+    one = {
+        "t": 0.5,
+        "mode_before": 0,
+        "mode_after": 1,
+        "q": [0.5, 0.0],
+        "v_before": [1.0, 0.0],
+        "v_after": [0.0, 0.0],
+    }
     one |= {"Lam": [1.0], "direction": [[1.0, 0.0]], "kinetic_before": 0.5, "kinetic_after": 0.0}
     q = np.array([[0.0, 0.0], [0.4, 0.0], [0.5, 0.0], [0.53, 0.0]])
     run = Trajectory(
-        t=np.array([0.0, 0.4, 0.5, 1.0]), q=q, v=np.zeros((4, 2)), lam=np.zeros((4, 1)), mode=np.array([0, 0, 1, 1]),
-        energy=np.zeros(4), events=EventTable(**{name: np.array([value]) for name, value in one.items()}), problem="p",
-        integrator="", law="", step=0.1, save_every=1, t0=0.0, t_end=1.0, params=None, has_potential=True,
+        t=np.array([0.0, 0.4, 0.5, 1.0]),
+        q=q,
+        v=np.zeros((4, 2)),
+        lam=np.zeros((4, 1)),
+        mode=np.array([0, 0, 1, 1]),
+        energy=np.zeros(4),
+        events=EventTable(**{name: np.array([value]) for name, value in one.items()}),
+        problem="p",
+        integrator="",
+        law="",
+        step=0.1,
+        save_every=1,
+        t0=0.0,
+        t_end=1.0,
+        params=None,
+        has_potential=True,
         nsdyn_version="",
-    )  # fmt: skip
-    np.testing.assert_allclose(compare.residuals(problem, run)[0], [0.0, 0.0, 0.0, 0.03], atol=1e-15)
+    )
+    np.testing.assert_allclose(
+        compare.residuals(problem, run)[0], [0.0, 0.0, 0.0, 0.03], atol=1e-15
+    )
 
 
 # Integrators, laws, and which go together
@@ -245,14 +333,21 @@ def test_written_is_the_reverse_of_built():
     for what, known in (("integrator", _integrators()), ("law", _laws())):
         for variant in (variant for cls in known.values() for variant in pairs.variants(cls)):
             for always in ((), ("*",)):
-                text = written(variant, always)
-                assert written(built(what, text, known), "*") == written(variant, "*")
-    assert written(integrators.EventDriven(integrators.GeneralizedAlpha(2))) == "EventDriven(GeneralizedAlpha(index=2))"
-    assert written(laws.Restitution(0.5)) == "Restitution(e=0.5)"
+                text = format_object(variant, always)
+                assert format_object(parse_object(what, text, known), "*") == format_object(
+                    variant, "*"
+                )
+    assert (
+        format_object(integrators.EventDriven(integrators.GeneralizedAlpha(2)))
+        == "EventDriven(GeneralizedAlpha(index=2))"
+    )
+    assert format_object(laws.Restitution(0.5)) == "Restitution(e=0.5)"
 
 
 def test_an_integrator_on_its_own_is_not_wrapped():
-    assert isinstance(_integrator("GeneralizedAlpha", ""), integrators.GeneralizedAlpha)  # it captures; RK4 cannot
+    assert isinstance(
+        _integrator("GeneralizedAlpha", ""), integrators.GeneralizedAlpha
+    )  # it captures; RK4 cannot
     assert isinstance(_integrator("RK4", ""), integrators.EventDriven)
 
 
@@ -268,12 +363,13 @@ def test_capability_table_of_the_readme(tables):
 
 
 def test_capability_table_is_complete(tables, monkeypatch):
-    known = {written(law, "*") for cls in _laws().values() for law in pairs.variants(cls)}
+    known = {format_object(law, "*") for cls in _laws().values() for law in pairs.variants(cls)}
     assert {"MuellerTransition(form='minimal')", "GrassmannMidGradient(metric='euclidean')"} < known
-    methods = [written(x) for x in pairs.variants(integrators.EventDriven)]
-    assert {"EventDriven(RK4(formulation='minimal'))", "EventDriven(GeneralizedAlpha(index=1), project=False)"} < set(
-        methods
-    )
+    methods = [format_object(x) for x in pairs.variants(integrators.EventDriven)]
+    assert {
+        "EventDriven(RK4(formulation='minimal'))",
+        "EventDriven(GeneralizedAlpha(index=1), project=False)",
+    } < set(methods)
     for table in tables:
         shown = "\n".join(row[0] for row in table.rows)
         assert not [name for name in _laws() if f"`{name}" not in shown]

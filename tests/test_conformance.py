@@ -1,6 +1,8 @@
-"""Every structure of mechanism through the time-stepping schemes: pairs, not the full product, one tiny problem each.
+"""Every structure of mechanism through the time-stepping schemes: pairs, not the full product, one
+tiny problem each.
 
-The bounds are those of a scheme of order 1 across a switch (errors of the size of the step) and of order 2 without one.
+The bounds are those of a scheme of order 1 across a switch (errors of the size of the step) and of
+order 2 without one.
 """
 
 import jax
@@ -8,7 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from mechanisms import PARTICLE, SWING, ball, circle, level, run
-from test_forms import body_force, body_mass, body_rate, rotation, skate, stick_after, stick_force, stick_guards
+from test_forms import (
+    body_force,
+    body_mass,
+    body_rate,
+    rotation,
+    skate,
+    stick_after,
+    stick_force,
+    stick_guards,
+)
 
 import nsdyn
 from nsdyn import laws, problems
@@ -21,7 +32,12 @@ INDEX2, INDEX3 = GeneralizedAlpha(index=2), GeneralizedAlpha(index=3)
 
 def scheme_name(scheme):
     return " ".join(
-        str(x) for x in (type(scheme).__name__, getattr(scheme, "variant", ""), getattr(scheme, "index", ""))
+        str(x)
+        for x in (
+            type(scheme).__name__,
+            getattr(scheme, "variant", ""),
+            getattr(scheme, "index", ""),
+        )
     )
 
 
@@ -34,7 +50,9 @@ def schemes(*each):
 
 
 def coupled_mass(q, p):
-    return jnp.array([[3.0, 1.0, 0.5], [1.0, 2.0, 0.8], [0.5, 0.8, 1.0 + 0.3]]) + jnp.diag(0.2 * jnp.sin(q))
+    return jnp.array([[3.0, 1.0, 0.5], [1.0, 2.0, 0.8], [0.5, 0.8, 1.0 + 0.3]]) + jnp.diag(
+        0.2 * jnp.sin(q)
+    )
 
 
 def springs(q, v, t, p):
@@ -48,7 +66,9 @@ LOCKS = nsdyn.Scheduled(times=(0.1, 0.1537), stages=(None, nsdyn.lock(1), nsdyn.
 def test_scheduled_locks(scheme):
     """Locks on and off the grid: locked joints stay where they are, free momenta are continuous."""
     system = nsdyn.System(mass=coupled_mass, force=springs)
-    problem = nsdyn.Problem("springs", system, LOCKS, q0=[0.5, -0.3, 0.2], v0=[1.0, 2.0, -1.0], t_end=0.2)
+    problem = nsdyn.Problem(
+        "springs", system, LOCKS, q0=[0.5, -0.3, 0.2], v0=[1.0, 2.0, -1.0], t_end=0.2
+    )
     out = run(problem, scheme, step=2e-3)
     exact = run(problem, EXACT, step=2e-3)
     assert int(out.status) == 0 and np.asarray(out.mode[-1]).tolist() == 2
@@ -62,7 +82,9 @@ def test_scheduled_locks(scheme):
     assert np.abs(np.asarray(out.v)[locked][:, 1:]).max() < 1e-12
     for k, free in ((0, [0, 2]), (1, [0])):
         event = jax.tree.map(lambda x, k=k: x[k], out.events.records)
-        P = np.asarray(problem.system.mass(event.q, problem.params)) @ np.asarray(event.v_after - event.v_before)
+        P = np.asarray(problem.system.mass(event.q, problem.params)) @ np.asarray(
+            event.v_after - event.v_before
+        )
         assert np.abs(P[free]).max() < 1e-10 * np.abs(P).max()
 
 
@@ -71,17 +93,35 @@ def test_contact_bounces_and_comes_to_rest(scheme):
     out = run(ball(t_end=3.0), scheme, law=laws.Restitution(0.5), step=1e-3)
     fall = np.sqrt(2 / 9.81)
     count = int(out.events.count)
-    assert int(out.status) == 0 and 5 <= count <= 13  # hops that are shorter than a step end in rest
+    assert (
+        int(out.status) == 0 and 5 <= count <= 13
+    )  # hops that are shorter than a step end in rest
     t, v = np.asarray(out.events.t[:3]), np.asarray(out.events.v_after[:3, 0])
     bounces = fall * np.array([1.0, 2.0, 2.5])
     assert np.abs(t - bounces).max() < 5e-3
     assert np.abs(v / (9.81 * fall * 0.5 ** np.arange(1, 4)) - 1).max() < 0.02
-    assert np.asarray(out.q).min() > -1e-12 and abs(float(out.q[-1, 0])) < 1e-12 and int(out.mode[-1]) == 1
+    assert (
+        np.asarray(out.q).min() > -1e-12
+        and abs(float(out.q[-1, 0])) < 1e-12
+        and int(out.mode[-1]) == 1
+    )
     assert abs(float(out.lam[-1, 0]) + 9.81) < 1e-9
     # A contact that closes and is pulled open opens again, a step later.
-    out = run(ball(t_end=3.0), scheme, law=laws.Restitution(0.0), step=1e-3, params={"g": -1.0}, q0=[0.1], v0=[-1.0])
+    out = run(
+        ball(t_end=3.0),
+        scheme,
+        law=laws.Restitution(0.0),
+        step=1e-3,
+        params={"g": -1.0},
+        q0=[0.1],
+        v0=[-1.0],
+    )
     touches = 1 - np.sqrt(0.8)
-    assert int(out.status) == 0 and int(out.events.count) == 2 and np.abs(out.events.t[:2] - touches).max() < 5e-3
+    assert (
+        int(out.status) == 0
+        and int(out.events.count) == 2
+        and np.abs(out.events.t[:2] - touches).max() < 5e-3
+    )
     assert abs(float(out.v[-1, 0]) - (3.0 - touches)) < 5e-3
 
 
@@ -96,7 +136,9 @@ def test_a_joint_that_sticks_and_breaks_loose(scheme):
         hold=lambda q, t, p: q,
     )
     system = nsdyn.System(mass=lambda q, p: jnp.eye(1), force=stick_force)
-    problem = nsdyn.Problem("brake", system, brake, q0=[0.0], v0=[1.0], t_end=8.0, params={"mu": 0.8})
+    problem = nsdyn.Problem(
+        "brake", system, brake, q0=[0.0], v0=[1.0], t_end=8.0, params={"mu": 0.8}
+    )
     out, exact = run(problem, scheme, step=1e-2), run(problem, EXACT, step=1e-2)
     assert int(out.status) == 0 and int(out.events.count) == 4
     assert np.asarray(out.events.mode_after[:4]).tolist() == [2, 1, 2, 0]
@@ -106,8 +148,13 @@ def test_a_joint_that_sticks_and_breaks_loose(scheme):
 
 @schemes(NSGA(), slow(INDEX3))
 def test_rolling_without_position_level(scheme):
-    system = nsdyn.System(mass=lambda q, p: jnp.diag(jnp.array([1.0, 1.0, 0.2])), force=lambda q, v, t, p: jnp.zeros(3))
-    problem = nsdyn.Problem("skate", system, nsdyn.Nonholonomic(skate), q0=[0.0, 0, 0], v0=[1.0, 0, 2.0], t_end=1.0)
+    system = nsdyn.System(
+        mass=lambda q, p: jnp.diag(jnp.array([1.0, 1.0, 0.2])),
+        force=lambda q, v, t, p: jnp.zeros(3),
+    )
+    problem = nsdyn.Problem(
+        "skate", system, nsdyn.Nonholonomic(skate), q0=[0.0, 0, 0], v0=[1.0, 0, 2.0], t_end=1.0
+    )
     errors = []
     for h in (0.02, 0.01):
         out = run(problem, scheme, step=h)
@@ -128,7 +175,13 @@ def test_moving_constraint(scheme):
     """g depends on time: order 2 in q, v and lam, against RK4."""
     params = {"m": 1.0, "g": 9.81}
     problem = nsdyn.Problem(
-        "carried", SWING, nsdyn.Fixed(carried), q0=[1.0, 0.0], v0=[0.6, 0.5], t_end=0.4, params=params
+        "carried",
+        SWING,
+        nsdyn.Fixed(carried),
+        q0=[1.0, 0.0],
+        v0=[0.6, 0.5],
+        t_end=0.4,
+        params=params,
     )
     exact = run(problem, EXACT, step=1e-3)
     errors = []
@@ -147,11 +200,16 @@ def test_quasi_velocities(scheme):
     """A body that turns freely keeps its momentum in space, to the order of the scheme."""
     system = nsdyn.System(mass=body_mass, force=body_force, kinematics=body_rate)
     inertia, v0 = np.array([1.0, 2.0, 3.5]), np.array([0.3, 2.0, 0.1])
-    problem = nsdyn.Problem("body", system, None, q0=[1.0, 0, 0, 0], v0=v0, t_end=1.0, params={"I": inertia})
+    problem = nsdyn.Problem(
+        "body", system, None, q0=[1.0, 0, 0, 0], v0=v0, t_end=1.0, params={"I": inertia}
+    )
     errors = []
     for h in (0.02, 0.01):
         out = run(problem, scheme, step=h)
-        momentum = [rotation(np.asarray(q)) @ (inertia * np.asarray(v)) for q, v in zip(out.q, out.v, strict=True)]
+        momentum = [
+            rotation(np.asarray(q)) @ (inertia * np.asarray(v))
+            for q, v in zip(out.q, out.v, strict=True)
+        ]
         errors.append(np.abs(np.array(momentum) - (inertia * v0)[None]).max())
     assert errors[1] < 1e-2 and np.log2(errors[0] / errors[1]) > 1.9
 
@@ -159,9 +217,14 @@ def test_quasi_velocities(scheme):
 @pytest.mark.slow
 @schemes(VELOCITY)
 def test_tuple_with_lock_and_release(scheme):
-    parts = (nsdyn.Fixed(circle), nsdyn.Scheduled(times=(0.2, 0.3), stages=(None, nsdyn.lock(0), None)))
+    parts = (
+        nsdyn.Fixed(circle),
+        nsdyn.Scheduled(times=(0.2, 0.3), stages=(None, nsdyn.lock(0), None)),
+    )
     params = {"m": 1.0, "g": 9.81}
-    problem = nsdyn.Problem("both", SWING, parts, q0=[0.8, -0.6], v0=[0.0, 0.0], t_end=0.5, params=params)
+    problem = nsdyn.Problem(
+        "both", SWING, parts, q0=[0.8, -0.6], v0=[0.0, 0.0], t_end=0.5, params=params
+    )
     out, exact = run(problem, scheme, step=1e-3), run(problem, EXACT, step=1e-3)
     assert int(out.status) == 0 and np.asarray(out.mode[-1]).tolist() == [0, 2]
     held = (np.asarray(out.t) >= 0.2 - 1e-9) & (np.asarray(out.t) < 0.3 - 1e-9)
@@ -176,9 +239,15 @@ def test_tuple_with_lock_and_release(scheme):
 def test_capture(scheme):
     constraint = nsdyn.Switching(modes=(None, level), switches=(lambda q, p: -q[1],), latch=True)
     params = {"m": 1.0, "g": 9.81}
-    problem = nsdyn.Problem("capture", PARTICLE, constraint, q0=[0.0, 1.0], v0=[1.0, 0.0], t_end=1.0, params=params)
+    problem = nsdyn.Problem(
+        "capture", PARTICLE, constraint, q0=[0.0, 1.0], v0=[1.0, 0.0], t_end=1.0, params=params
+    )
     out = run(problem, scheme, step=1e-2)
-    assert int(out.status) == 0 and int(out.events.count) == 1 and np.allclose(out.q[-1], [1.0, 0.0], atol=1e-12)
+    assert (
+        int(out.status) == 0
+        and int(out.events.count) == 1
+        and np.allclose(out.q[-1], [1.0, 0.0], atol=1e-12)
+    )
 
 
 def test_refused_pairs_say_why():
@@ -192,7 +261,11 @@ def test_refused_pairs_say_why():
 
 
 def test_settings_are_checked_and_traced():
-    for wrong in (lambda: NSGA(rho_inf=1.2), lambda: GeneralizedAlpha(rho_inf=-0.1), lambda: MoreauJean(theta=0.3)):
+    for wrong in (
+        lambda: NSGA(rho_inf=1.2),
+        lambda: GeneralizedAlpha(rho_inf=-0.1),
+        lambda: MoreauJean(theta=0.3),
+    ):
         with pytest.raises(nsdyn.ProblemError, match="expected a number from"):
             wrong()
     for wrong in (lambda: NSGA(variant="fast"), lambda: GeneralizedAlpha(index=4)):

@@ -4,7 +4,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from mechanisms import PARTICLE, corner, level, plane_force, plane_mass, plane_potential, slope, track
+from mechanisms import (
+    PARTICLE,
+    corner,
+    level,
+    plane_force,
+    plane_mass,
+    plane_potential,
+    slope,
+    track,
+)
 
 import nsdyn
 from nsdyn import integrators, laws, problems
@@ -19,8 +28,15 @@ def trajectory():
 
 def test_constructors():
     system = nsdyn.System(mass=plane_mass, force=plane_force, potential=plane_potential)
-    nsdyn.System(mass=plane_mass, force=plane_force, solve=lambda q, b, p: b / p["m"], kinematics=lambda q, v, p: v)
-    nsdyn.System.from_lagrangian(lambda q, v, p: 0.5 * jnp.vdot(v, v), lambda q, p: q[1], applied=None)
+    nsdyn.System(
+        mass=plane_mass,
+        force=plane_force,
+        solve=lambda q, b, p: b / p["m"],
+        kinematics=lambda q, v, p: v,
+    )
+    nsdyn.System.from_lagrangian(
+        lambda q, v, p: 0.5 * jnp.vdot(v, v), lambda q, p: q[1], applied=None
+    )
     forms = [
         None,
         nsdyn.Fixed(level),
@@ -30,7 +46,10 @@ def test_constructors():
         nsdyn.Scheduled(times=(0.8, 1.3), stages=(None, nsdyn.lock(1), nsdyn.lock(0, 1))),
         nsdyn.Scheduled(times=lambda p: p["times"], stages=(None, (level, nsdyn.lock(0)))),
         nsdyn.Contact(lambda q, t, p: q[1:]),
-        (nsdyn.Fixed(level), nsdyn.Scheduled(times=(0.1,), stages=(None, nsdyn.lock(lambda q, p: q[0])))),
+        (
+            nsdyn.Fixed(level),
+            nsdyn.Scheduled(times=(0.1,), stages=(None, nsdyn.lock(lambda q, p: q[0]))),
+        ),
         nsdyn.Transitions(
             rows=lambda q, t, p, mode, held: q[1:] - held,
             guards=lambda q, v, lam, t, p, mode, held: q[:1],
@@ -57,7 +76,9 @@ def test_constructors():
 
 def test_trajectory_fields(trajectory):
     assert trajectory.t.shape == (41,) and trajectory.q.shape == trajectory.v.shape == (41, 2)
-    assert trajectory.lam.shape == (41, 1) and trajectory.mode.shape == trajectory.energy.shape == (41,)
+    assert trajectory.lam.shape == (41, 1) and trajectory.mode.shape == trajectory.energy.shape == (
+        41,
+    )
     assert trajectory.t[0] == 0.0 and trajectory.t[-1] == 0.4
 
 
@@ -77,7 +98,9 @@ def test_event_records(trajectory):
 def test_save_load_xarray_plot(trajectory, tmp_path):
     trajectory.save(tmp_path / "run.nc")
     again = nsdyn.load(tmp_path / "run.nc")
-    assert np.array_equal(again.q, trajectory.q) and np.array_equal(again.events.Lam, trajectory.events.Lam)
+    assert np.array_equal(again.q, trajectory.q) and np.array_equal(
+        again.events.Lam, trajectory.events.Lam
+    )
     assert trajectory.to_xarray().sizes
     trajectory.plot().savefig(tmp_path / "run.png")
     assert (tmp_path / "run.png").stat().st_size > 1000
@@ -92,7 +115,9 @@ def test_rollout_is_pure_and_its_events_have_fixed_capacity():
         "save_every": 10,
         "max_events": 7,
     }
-    out = jax.jit(lambda q0, v0: nsdyn.rollout(problem, RK4, q0=q0, v0=v0, **arguments))(problem.q0, problem.v0)
+    out = jax.jit(lambda q0, v0: nsdyn.rollout(problem, RK4, q0=q0, v0=v0, **arguments))(
+        problem.q0, problem.v0
+    )
     assert out.events.t.shape == (7,) and int(out.events.count) == 1 and int(out.status) == 0
     assert out.t.shape == (5,)
 
@@ -101,7 +126,13 @@ def test_sweep():
     problem = track()
     speeds = jnp.stack([jnp.array([4.0, 0.0]), jnp.array([5.0, 0.0]), jnp.array([1.0, 0.0])])
     out = nsdyn.sweep(
-        problem, RK4, step=1e-2, law=laws.PostSwitchGradient(), params=problem.params, v0=speeds, save_every=40
+        problem,
+        RK4,
+        step=1e-2,
+        law=laws.PostSwitchGradient(),
+        params=problem.params,
+        v0=speeds,
+        save_every=40,
     )
     assert out.q.shape == (3, 2, 2) and np.asarray(out.events.count).tolist() == [1, 1, 0]
 
@@ -111,7 +142,9 @@ def test_integrators_and_laws_take_their_settings():
         integrators.EventDriven(integrators.RK4(formulation=formulation))
     for form in ("lagrange", "redundant", "minimal"):
         laws.MuellerTransition(form=form)
-    assert isinstance(laws.ZeroVelocity(), laws.AbstractLaw) and isinstance(laws.PostSwitchGradient(), laws.AbstractLaw)
+    assert isinstance(laws.ZeroVelocity(), laws.AbstractLaw) and isinstance(
+        laws.PostSwitchGradient(), laws.AbstractLaw
+    )
     for index in (1, 2, 3):
         integrators.EventDriven(integrators.GeneralizedAlpha(index=index, rho_inf=0.5))
     for variant in ("three-level", "velocity", "decoupled"):
@@ -124,7 +157,9 @@ def test_integrators_and_laws_take_their_settings():
         laws.IntermediateGradient(position=0.75, metric=metric)
     # numbers in laws and integrators are traced leaves
     e = laws.Restitution(0.5)
-    assert len(jax.tree.leaves(e)) == 1 and jax.tree.structure(e) == jax.tree.structure(laws.Restitution(0.6))
+    assert len(jax.tree.leaves(e)) == 1 and jax.tree.structure(e) == jax.tree.structure(
+        laws.Restitution(0.6)
+    )
 
 
 def test_law_jump_signature():
@@ -140,7 +175,9 @@ def test_law_jump_signature():
         solve=None,
     )
     assert (
-        np.allclose(jump.v_after, [1.0, 1.0]) and np.allclose(jump.Lam, [-3.0, 0.0]) and np.all(jump.direction[1] == 0)
+        np.allclose(jump.v_after, [1.0, 1.0])
+        and np.allclose(jump.Lam, [-3.0, 0.0])
+        and np.all(jump.direction[1] == 0)
     )
 
 
@@ -150,13 +187,17 @@ def test_non_ideal_law():
     jump = laws.NonIdeal(tangents=jnp.array([[1.0, 0.0]]), mu=0.5).jump(*arguments)
     assert np.allclose(jump.v_after, [1.0, 0.0]) and np.allclose(jump.Lam, [-4.0])
     assert np.abs(jump.v_after - arguments[3] + jump.direction.T @ jump.Lam).max() < 1e-14
-    assert np.allclose(laws.NonIdeal(tangents=[[1.0, 0.0]], beta=[-2.0]).jump(*arguments).v_after, jump.v_after)
+    assert np.allclose(
+        laws.NonIdeal(tangents=[[1.0, 0.0]], beta=[-2.0]).jump(*arguments).v_after, jump.v_after
+    )
 
 
 def test_transition_report(trajectory):
     found = nsdyn.transition_report(track(), trajectory.events[0])
     plain = nsdyn.transition_report(np.eye(2), [[0.0, 1.0]], [[-0.5, 1.0]], [4.0, 0.0])
-    assert np.allclose(found.P_c, plain.P_c) and found.xi == pytest.approx(plain.xi) == pytest.approx(0.2)
+    assert np.allclose(found.P_c, plain.P_c) and found.xi == pytest.approx(
+        plain.xi
+    ) == pytest.approx(0.2)
     assert "xi = T_c/T" in str(found)
 
 
@@ -183,7 +224,10 @@ def test_problem_registry():
     ],
 )
 def test_problem_is_registered(name):
-    assert name in problems.names() and problems.get(name).name == name == getattr(problems, name)().name
+    assert (
+        name in problems.names()
+        and problems.get(name).name == name == getattr(problems, name)().name
+    )
 
 
 def test_problem_factories_share_functions():
@@ -196,7 +240,13 @@ def test_a_model_that_closes_over_a_traced_value_is_refused():
     def energy(a):
         bent = nsdyn.Fixed(lambda q, t, p: q[1] - a * q[0])
         problem = nsdyn.Problem(
-            "bent", PARTICLE, bent, q0=[0.0, 0.0], v0=[1.0, a], t_end=0.1, params={"m": 1.0, "g": 1.0}
+            "bent",
+            PARTICLE,
+            bent,
+            q0=[0.0, 0.0],
+            v0=[1.0, a],
+            t_end=0.1,
+            params={"m": 1.0, "g": 1.0},
         )
         return nsdyn.rollout(problem, RK4, step=0.1).energy[-1]
 

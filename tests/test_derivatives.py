@@ -17,14 +17,17 @@ def differences(function, x, h=1e-4):
     columns = []
     for i in range(x.shape[0]):
         d = jnp.zeros_like(x).at[i].set(h * max(1.0, abs(float(x[i]))))
-        slope = 8 * (function(x + d) - function(x - d)) - (function(x + 2 * d) - function(x - 2 * d))
+        slope = 8 * (function(x + d) - function(x - d)) - (
+            function(x + 2 * d) - function(x - 2 * d)
+        )
         columns.append(slope / (12 * jnp.sum(d)))
     return jnp.stack(columns, axis=-1)
 
 
 def close(a, b, tolerance=1e-6):
-    """Entry by entry, not relative to the largest one. Below 1e-3 the bound is absolute: the differences of numbers of order
-    ten over steps of 1e-4 carry some 1e-11 of round-off, also where the derivative vanishes."""
+    """Entry by entry, not relative to the largest one. Below 1e-3 the bound is absolute: the
+    differences of numbers of order ten over steps of 1e-4 carry some 1e-11 of round-off, also where
+    the derivative vanishes."""
     return np.all(np.abs(a - b) <= tolerance * np.maximum(np.abs(b), 1e-3))
 
 
@@ -32,8 +35,18 @@ def pendulum_end(x):
     """End state, second event and its time, from masses, lock times and initial angles."""
     problem = three_r_pendulum()
     params = {**problem.params, "m": x[0], "locks": x[1:3]}
-    out = nsdyn.rollout(problem, RK4, step=1e-3, law=laws.MuellerTransition(), params=params, q0=x[3:], save_every=100)
-    return jnp.concatenate([out.q[-1], out.v[-1], out.events.v_after[1], out.events.t[:2], out.energy[-1:] / 1e3])
+    out = nsdyn.rollout(
+        problem,
+        RK4,
+        step=1e-3,
+        law=laws.MuellerTransition(),
+        params=params,
+        q0=x[3:],
+        save_every=100,
+    )
+    return jnp.concatenate(
+        [out.q[-1], out.v[-1], out.events.v_after[1], out.events.t[:2], out.energy[-1:] / 1e3]
+    )
 
 
 compiled_end = jax.jit(pendulum_end)
@@ -62,7 +75,9 @@ def test_masses_angles_and_lock_times_reverse(jacobian):
 def swing_end(x):
     problem = pegged_swing()
     out = nsdyn.rollout(problem, RK4, step=0.01, params={"m": x[0], "g": x[1]}, q0=x[2:4], v0=x[4:])
-    return jnp.concatenate([out.q[-1], out.v[-1], out.events.t[:1], out.events.v_after[0], out.lam[-1]])
+    return jnp.concatenate(
+        [out.q[-1], out.v[-1], out.events.t[:1], out.events.v_after[0], out.lam[-1]]
+    )
 
 
 def test_across_a_state_triggered_switch():

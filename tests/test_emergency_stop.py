@@ -1,7 +1,9 @@
-"""Emergency stop: joints lock in the order that the dynamics decide, energy only falls, overloaded joints break loose.
+"""Emergency stop: joints lock in the order that the dynamics decide, energy only falls, overloaded
+joints break loose.
 
-All runs but the derivative are one program. Steps are static, so a finer step is taken by slower physics: with rates scaled by s
-and torques and weights by s^2 the robot runs through the same motion in the time t/s, with steps that are s times as long.
+All runs but the derivative are one program. Steps are static, so a finer step is taken by slower
+physics: with rates scaled by s and torques and weights by s^2 the robot runs through the same
+motion in the time t/s, with steps that are s times as long.
 """
 
 import equinox as eqx
@@ -15,10 +17,19 @@ from references.random_chains import Pin
 
 import nsdyn
 from nsdyn import problems
-from nsdyn.chain import Chain
 from nsdyn.errors import ProblemError
 from nsdyn.integrators import RK4, EventDriven
-from nsdyn.problems.emergency_stop import BACKWARD, BRAKES, FORWARD, FREE, HELD, RATES, SLIPS_BACKWARD, SLIPS_FORWARD
+from nsdyn.multibody.chain import Chain
+from nsdyn.problems.emergency_stop import (
+    BACKWARD,
+    BRAKES,
+    FORWARD,
+    FREE,
+    HELD,
+    RATES,
+    SLIPS_BACKWARD,
+    SLIPS_FORWARD,
+)
 from nsdyn.problems.geared_chain import mass as motor_mass
 from nsdyn.problems.geared_chain import tip_position
 from nsdyn.problems.rx130l import ANGLES, AXES, BODIES, PLACES, RATIO, ROTORS, symmetric
@@ -29,13 +40,16 @@ X, Y, Z = np.eye(3)
 
 
 def simulate(problem, consistent=True, params=None, v0=None):
-    out = run(problem, SCHEME, law=Either(consistent), params=params, v0=v0, step=STEP, max_events=16)
+    out = run(
+        problem, SCHEME, law=Either(consistent), params=params, v0=v0, step=STEP, max_events=16
+    )
     assert int(out.status) == 0
     return jax.tree.map(np.asarray, out)
 
 
 def stop(finer=1.0, consistent=True, **parameters):
-    """The stop of the robot with steps of `finer` STEP; times and rates of the answer are the robot's again."""
+    """The stop of the robot with steps of `finer` STEP; times and rates of the answer are the
+    robot's again."""
     problem = problems.emergency_stop(t_end=T_END, **parameters)
     p = dict(problem.params)
     p["chain"] = eqx.tree_at(lambda x: x.gravity, p["chain"], finer**2 * p["chain"].gravity)
@@ -46,11 +60,17 @@ def stop(finer=1.0, consistent=True, **parameters):
 @pytest.fixture(scope="module")
 def stops():
     """Brakes that rub, brakes that catch at 20 rad/s, the latter without momentum balance."""
-    return {"rub": stop()[1], "catch": stop(catch=20.0)[1], "wrong": stop(catch=20.0, consistent=False)[1]}
+    return {
+        "rub": stop()[1],
+        "catch": stop(catch=20.0)[1],
+        "wrong": stop(catch=20.0, consistent=False)[1],
+    }
 
 
 def events(out):
-    return [jax.tree.map(lambda x, k=k: x[k], out.events.records) for k in range(int(out.events.count))]
+    return [
+        jax.tree.map(lambda x, k=k: x[k], out.events.records) for k in range(int(out.events.count))
+    ]
 
 
 @pytest.mark.parametrize("name", ["rub", "catch"])
@@ -87,19 +107,32 @@ def test_the_robot_is_at_rest_after_the_last_lock(stops, name):
 
 def lock_events(out):
     """[(time, joint), ...] of the locks; the first event is the brakes coming on."""
-    return [(float(e.t), int(np.flatnonzero(e.mode_before != e.mode_after)[0])) for e in events(out)[1:]]
+    return [
+        (float(e.t), int(np.flatnonzero(e.mode_before != e.mode_after)[0])) for e in events(out)[1:]
+    ]
 
 
 def reference(brake):
     mass, com, inertia = zip(*BODIES, strict=True)
-    links = {"mass": mass, "com": np.array(com), "inertia": np.array([symmetric(*x) for x in inertia])}
-    joints = {"axis": np.array(AXES), "place": np.array(PLACES), "turn": [np.eye(3)] * 6, "slides": np.zeros(6)}
+    links = {
+        "mass": mass,
+        "com": np.array(com),
+        "inertia": np.array([symmetric(*x) for x in inertia]),
+    }
+    joints = {
+        "axis": np.array(AXES),
+        "place": np.array(PLACES),
+        "turn": [np.eye(3)] * 6,
+        "slides": np.zeros(6),
+    }
     drives = {"rotor": RATIO**2 * np.array(ROTORS), "gravity": np.array([0.0, 0.0, -9.81])}
     arm = Pin(links | joints | drives, np.zeros(3))
     return locks(arm, np.array(ANGLES), np.array(RATES), RATIO * np.array(brake))
 
 
-@pytest.mark.parametrize("brake", [BRAKES, (1.5, 14.0, 2.42, 0.58, 0.29, 0.29)], ids=["default", "weak at the base"])
+@pytest.mark.parametrize(
+    "brake", [BRAKES, (1.5, 14.0, 2.42, 0.58, 0.29, 0.29)], ids=["default", "weak at the base"]
+)
 def test_joints_lock_in_the_order_and_at_the_times_of_an_independent_simulation(stops, brake):
     out = stops["rub"] if brake is BRAKES else stop(brake=brake)[1]
     start = events(out)[0]
@@ -112,7 +145,8 @@ def test_joints_lock_in_the_order_and_at_the_times_of_an_independent_simulation(
 
 
 def test_brakes_that_rub_need_no_impulse(stops):
-    """Locked at rate zero, the robot stops at the same place whatever the law; a brake that catches makes a difference."""
+    """Locked at rate zero, the robot stops at the same place whatever the law; a brake that catches
+    makes a difference."""
     p = problems.emergency_stop().params
     place = lambda out: np.asarray(tip_position(out.q[-1], p))
     assert np.abs(place(stop(consistent=False)[1]) - place(stops["rub"])).max() < 1e-12
@@ -148,7 +182,8 @@ def test_brakes_that_come_on_later():
     assert np.diff(out.energy[out.t >= 0.1 - 1e-12]).max() <= 0.0
 
 
-# Two joints with closed forms. Four more, of no consequence, lie behind them, so that these runs share the program.
+# Two joints with closed forms. Four more, of no consequence, lie behind them, so that these runs
+# share the program.
 
 
 def table(axes, slides, mass, com=(0.0, 0.0, 0.0), g=0.0):
@@ -186,12 +221,16 @@ def test_joints_that_stop_together():
     out = two_joints(table((X, Y), (1, 1), (1.0, 2.0)), (3.0, 2.0), (0.77, 0.77))
     start, both = events(out)
     assert both.t == pytest.approx(0.77, rel=1e-13)
-    assert start.mode_after[:2].tolist() == [FORWARD] * 2 and both.mode_after[:2].tolist() == [HELD] * 2
+    assert (
+        start.mode_after[:2].tolist() == [FORWARD] * 2
+        and both.mode_after[:2].tolist() == [HELD] * 2
+    )
     np.testing.assert_allclose(out.q[-1, :2], 0.77**2 / 2, rtol=1e-12)
 
 
 def test_a_joint_that_sticks_and_breaks_loose_at_once():
-    """Thrown upwards, its weight beyond the grip: v = v0 - (g + B/m) t, then v' = -(g - B/m) without a rest."""
+    """Thrown upwards, its weight beyond the grip: v = v0 - (g + B/m) t, then v' = -(g - B/m)
+    without a rest."""
     g, m, B, v0 = 10.0, 2.0, 12.0, 4.0
     out = two_joints(table((Z, X), (1, 1), (0.5 * m, 0.5 * m), g=g), (B, 1.0), (v0, 0.0))
     modes = [int(event.mode_after[0]) for event in events(out)]
@@ -205,23 +244,32 @@ def test_a_joint_that_sticks_and_breaks_loose_at_once():
 
 def test_a_load_within_the_grip_is_held():
     """The same throw with a grip beyond the weight."""
-    out = two_joints(table((Z, X), (1, 1), (1.0, 1.0), g=10.0), (12.0, 1.0), (4.0, 0.0), grip=20.1 / 12.0)
+    out = two_joints(
+        table((Z, X), (1, 1), (1.0, 1.0), g=10.0), (12.0, 1.0), (4.0, 0.0), grip=20.1 / 12.0
+    )
     assert [int(event.mode_after[0]) for event in events(out)] == [FORWARD, HELD]
     assert out.lam[-1, 0] == pytest.approx(-20.0, rel=1e-13)  # the weight, along -z
 
 
-@pytest.mark.parametrize(("start", "mode"), [(-np.pi / 2, SLIPS_FORWARD), (np.pi / 2, SLIPS_BACKWARD)])
+@pytest.mark.parametrize(
+    ("start", "mode"), [(-np.pi / 2, SLIPS_FORWARD), (np.pi / 2, SLIPS_BACKWARD)]
+)
 def test_a_held_joint_breaks_loose_when_overloaded(start, mode):
-    """A mass turns at the rate w, unbraked, on a slide whose brake holds k B: the load m r w^2 cos(th) reaches it at |cos th| =
-    k B/(m r w^2). From then on x' is the sum of the load less B and the recoil."""
+    """A mass turns at the rate w, unbraked, on a slide whose brake holds k B: the load m r w^2
+    cos(th) reaches it at |cos th| = k B/(m r w^2). From then on x' is the sum of the load less B
+    and the recoil."""
     m, r, w, B, k = 2.0, 0.5, 2.0, 2.5, 1.2
     angle = np.pi / 2 - np.arccos(k * B / (m * r * w**2))
     chain = table((X, Z), (1, 0), (1.0, m), com=(r, 0.0, 0.0))
     out = two_joints(chain, (B, 1.0), (0.0, w), (0.0, start), on=(0.0, 1e3), grip=k)
     held, loose = events(out)[:2]
     assert held.mode_after[0] == HELD and loose.mode_after[0] == mode
-    assert loose.t == pytest.approx(angle / w, abs=1e-9)  # RK4 turns the mass with an error of this order at most
-    assert np.sign(out.v[np.argmax(out.t > loose.t + 0.1), 0]) == (1 if mode == SLIPS_FORWARD else -1)
+    assert loose.t == pytest.approx(
+        angle / w, abs=1e-9
+    )  # RK4 turns the mass with an error of this order at most
+    assert np.sign(out.v[np.argmax(out.t > loose.t + 0.1), 0]) == (
+        1 if mode == SLIPS_FORWARD else -1
+    )
     bears = out.mode[:, 0] == HELD
     assert np.abs(out.lam[bears, 0]).max() <= k * B * (1 + 1e-9)
 
@@ -237,7 +285,8 @@ def test_check_passes():
 
 @pytest.mark.slow
 def test_derivatives_through_a_stop():
-    """Where the tip ends, by brake torques, the rate at which they catch and initial rates, against central differences."""
+    """Where the tip ends, by brake torques, the rate at which they catch and initial rates, against
+    central differences."""
     problem = problems.emergency_stop(t_end=0.6)
 
     @jax.jit

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from nsdyn.status import Status
-from nsdyn.studies import archive, energy_theorem
+from nsdyn.studies import energy_theorem
+from nsdyn.studies.lib import archive
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +34,9 @@ def test_random_mechanisms(folder):
         assert np.abs(euclidean[data.rows == rows]).max() > 1e-2
 
 
-@pytest.mark.parametrize(("name", "curves"), [("pendulum", ("absolute",)), ("wheel", ("metre", "millimetre"))])
+@pytest.mark.parametrize(
+    ("name", "curves"), [("pendulum", ("absolute",)), ("wheel", ("metre", "millimetre"))]
+)
 def test_ratios_over_position(folder, name, curves):
     data = read(folder, name)
     np.testing.assert_allclose(data.E, [0, 0.25, 0.5, 0.75, 1])
@@ -56,7 +59,9 @@ def test_data_are_drawn_without_computing(folder, monkeypatch):
     monkeypatch.setattr(archive, "write", None)
     files = energy_theorem.run(folder, CASES, POSITIONS)
     expected = {f"figure_{i}.{kind}" for i in (1, 2) for kind in ("pdf", "png")} | {"captions.txt"}
-    assert {file.name for file in files} == expected and all(file.stat().st_size > 0 for file in files)
+    assert {file.name for file in files} == expected and all(
+        file.stat().st_size > 0 for file in files
+    )
     assert f"in {CASES} random mechanisms" in (folder / "captions.txt").read_text("utf-8")
     with pytest.raises(TypeError):
         energy_theorem.run(folder, CASES + 1, POSITIONS)

@@ -38,17 +38,25 @@ def test_velocity_guard_sticks_and_breaks_loose():
     )
     system = nsdyn.System(mass=lambda q, p: jnp.eye(1), force=stick_force)
     mu = 0.8
-    problem = nsdyn.Problem("brake", system, brake, q0=[0.0], v0=[1.0], t_end=8.0, params={"mu": mu})
+    problem = nsdyn.Problem(
+        "brake", system, brake, q0=[0.0], v0=[1.0], t_end=8.0, params={"mu": mu}
+    )
     out = run(problem, RK4, step=1e-2)
     n = int(out.events.count)
     assert int(out.status) == 0 and n == 4
     assert np.asarray(out.events.mode_after[:4]).tolist() == [2, 1, 2, 0]
     t = np.asarray(out.events.t[:4])
-    # slides until 2 - cos t - mu t = 0; breaks loose where |sin t| = mu; and again, mirrored in time
+    # slides until 2 - cos t - mu t = 0; breaks loose where |sin t| = mu; and again, mirrored in
+    # time
     assert abs(2 - np.cos(t[0]) - mu * t[0]) < 1e-9
-    assert abs(t[1] - (np.pi + np.arcsin(mu))) < 1e-9 and abs(t[3] - (2 * np.pi + np.arcsin(mu))) < 1e-9
+    assert (
+        abs(t[1] - (np.pi + np.arcsin(mu))) < 1e-9
+        and abs(t[3] - (2 * np.pi + np.arcsin(mu))) < 1e-9
+    )
     stuck = (np.asarray(out.t) > t[0]) & (np.asarray(out.t) < t[1])
-    assert np.ptp(np.asarray(out.q)[stuck]) < 1e-14 and np.abs(np.asarray(out.v)[stuck]).max() < 1e-15
+    assert (
+        np.ptp(np.asarray(out.q)[stuck]) < 1e-14 and np.abs(np.asarray(out.v)[stuck]).max() < 1e-15
+    )
 
 
 # A table of modes: cost must not grow with their number.
@@ -72,7 +80,9 @@ def table_track(count):
     y = np.concatenate([[0.0], np.cumsum(slope[:-1] * 0.1)])
     constraint = nsdyn.Transitions(rows=table_rows, guards=table_guards, after=table_after)
     params = {"x": x, "y": y, "slope": slope, "m": 1.0, "g": 0.0}
-    return nsdyn.Problem("table", PARTICLE, constraint, q0=[0.0, 0.0], v0=[1.0, slope[0]], t_end=1.5, params=params)
+    return nsdyn.Problem(
+        "table", PARTICLE, constraint, q0=[0.0, 0.0], v0=[1.0, slope[0]], t_end=1.5, params=params
+    )
 
 
 def test_table_of_64_modes():
@@ -92,7 +102,9 @@ def test_table_of_64_modes():
 
 def test_the_program_does_not_grow_with_the_modes():
     size = lambda count: str(
-        jax.make_jaxpr(lambda v: nsdyn.rollout(table_track(count), RK4, step=0.25, v0=v).q)(jnp.ones(2))
+        jax.make_jaxpr(lambda v: nsdyn.rollout(table_track(count), RK4, step=0.25, v0=v).q)(
+            jnp.ones(2)
+        )
     )
     assert size(64).count("\n") == size(2).count("\n")
 
@@ -133,7 +145,10 @@ def test_free_rigid_body_in_quasi_velocities():
     errors = []
     for h in (0.02, 0.01):
         out = run(problem, RK4, step=h)
-        momentum = [rotation(np.asarray(q)) @ (inertia * np.asarray(v)) for q, v in zip(out.q, out.v, strict=True)]
+        momentum = [
+            rotation(np.asarray(q)) @ (inertia * np.asarray(v))
+            for q, v in zip(out.q, out.v, strict=True)
+        ]
         errors.append(np.abs(np.array(momentum) - inertia * np.array(v0)).max())
     assert errors[1] < 1e-6 and np.log2(errors[0] / errors[1]) > 3.9
     assert np.ptp(out.energy) < 1e-7
@@ -169,9 +184,17 @@ def skate(q, v, t, p):
 
 
 def test_skate_runs_in_a_circle():
-    system = nsdyn.System(mass=lambda q, p: jnp.diag(jnp.array([1.0, 1.0, 0.2])), force=lambda q, v, t, p: jnp.zeros(3))
+    system = nsdyn.System(
+        mass=lambda q, p: jnp.diag(jnp.array([1.0, 1.0, 0.2])),
+        force=lambda q, v, t, p: jnp.zeros(3),
+    )
     problem = nsdyn.Problem(
-        "skate", system, nsdyn.Nonholonomic(skate), q0=[0.0, 0.0, 0.0], v0=[1.0, 0.0, 2.0], t_end=3.0
+        "skate",
+        system,
+        nsdyn.Nonholonomic(skate),
+        q0=[0.0, 0.0, 0.0],
+        v0=[1.0, 0.0, 2.0],
+        t_end=3.0,
     )
     out = run(problem, RK4, step=0.01)
     t = np.asarray(out.t)
@@ -184,19 +207,28 @@ def test_skate_runs_in_a_circle():
 
 
 def test_tuple_of_loop_and_schedule():
-    parts = (nsdyn.Fixed(circle), nsdyn.Scheduled(times=(0.2, 0.3), stages=(None, nsdyn.lock(0), None)))
+    parts = (
+        nsdyn.Fixed(circle),
+        nsdyn.Scheduled(times=(0.2, 0.3), stages=(None, nsdyn.lock(0), None)),
+    )
     problem = nsdyn.Problem(
         "both", SWING, parts, q0=[0.8, -0.6], v0=[0.0, 0.0], t_end=0.5, params={"m": 1.0, "g": 9.81}
     )
     out = run(problem, RK4, step=0.01)
     assert int(out.status) == 0 and out.mode.shape == (51, 2)
-    assert np.asarray(out.mode[-1]).tolist() == [0, 2] and np.asarray(out.events.mode_after[:2]).tolist() == [
+    assert np.asarray(out.mode[-1]).tolist() == [0, 2] and np.asarray(
+        out.events.mode_after[:2]
+    ).tolist() == [
         [0, 1],
         [0, 2],
     ]
     held = (np.asarray(out.t) >= 0.2 - 1e-12) & (np.asarray(out.t) <= 0.3 + 1e-12)
-    assert np.abs(np.asarray(out.v)[held]).max() < 1e-13  # a locked coordinate stops the one-DOF pendulum
-    assert np.abs(out.events.v_before[1] - out.events.v_after[1]).max() < 1e-30  # release changes nothing
+    assert (
+        np.abs(np.asarray(out.v)[held]).max() < 1e-13
+    )  # a locked coordinate stops the one-DOF pendulum
+    assert (
+        np.abs(out.events.v_before[1] - out.events.v_after[1]).max() < 1e-30
+    )  # release changes nothing
     assert np.linalg.norm(out.v[-1]) > 0.5
 
 
@@ -223,10 +255,20 @@ def test_lock_of_a_function_of_q():
 def test_capture_is_latched():
     constraint = nsdyn.Switching(modes=(None, level), switches=(lambda q, p: -q[1],), latch=True)
     problem = nsdyn.Problem(
-        "capture", PARTICLE, constraint, q0=[0.0, 1.0], v0=[1.0, 0.0], t_end=1.0, params={"m": 1.0, "g": 9.81}
+        "capture",
+        PARTICLE,
+        constraint,
+        q0=[0.0, 1.0],
+        v0=[1.0, 0.0],
+        t_end=1.0,
+        params={"m": 1.0, "g": 9.81},
     )
     out = run(problem, RK4, step=1e-2)
-    assert int(out.status) == 0 and int(out.events.count) == 1 and np.allclose(out.q[-1], [1.0, 0.0], atol=1e-14)
+    assert (
+        int(out.status) == 0
+        and int(out.events.count) == 1
+        and np.allclose(out.q[-1], [1.0, 0.0], atol=1e-14)
+    )
 
 
 # Lagrangian input.
@@ -243,6 +285,8 @@ def double_potential(q, p):
 
 def test_system_from_lagrangian_keeps_its_energy():
     system = nsdyn.System.from_lagrangian(double_kinetic, double_potential)
-    problem = nsdyn.Problem("double", system, None, q0=[0.3, 0.4], v0=[0.0, 1.0], t_end=1.0, params={"g": 9.81})
+    problem = nsdyn.Problem(
+        "double", system, None, q0=[0.3, 0.4], v0=[0.0, 1.0], t_end=1.0, params={"g": 9.81}
+    )
     out = run(problem, RK4, step=1e-3)
     assert np.ptp(out.energy) < 1e-7 and np.ptp(out.q[:, 1]) > 0.1

@@ -25,7 +25,10 @@ def test_own_mass_solve_and_formulations_agree_on_a_nonlinear_constraint():
     for formulation, law in (("projected", "redundant"), ("minimal", "minimal")):
         method = integrators.EventDriven(integrators.RK4(formulation))
         gaps = []
-        for finer in (1.0, 0.5):  # slower by this factor, the swing takes finer steps in the same program
+        for finer in (
+            1.0,
+            0.5,
+        ):  # slower by this factor, the swing takes finer steps in the same program
             slow = {"m": 1.0, "g": 9.81 * finer**2}
             settings = {"step": 0.02, "t_end": 1.6, "save_every": 40}
             other = run(problem, method, params=slow, law=laws.MuellerTransition(law), **settings)
@@ -45,10 +48,20 @@ def test_projection_can_be_turned_off():
 def test_minimal_coordinates_are_chosen_anew():
     """A full turn of a Cartesian pendulum: neither x nor y is independent all the way round."""
     problem = nsdyn.Problem(
-        "turn", SWING, nsdyn.Fixed(circle), q0=[0.0, -1.0], v0=[12.0, 0.0], t_end=1.5, params={"m": 1.0, "g": 9.81}
+        "turn",
+        SWING,
+        nsdyn.Fixed(circle),
+        q0=[0.0, -1.0],
+        v0=[12.0, 0.0],
+        t_end=1.5,
+        params={"m": 1.0, "g": 9.81},
     )
-    minimal = run(problem, integrators.EventDriven(integrators.RK4("minimal")), step=2e-3, save_every=10)
+    minimal = run(
+        problem, integrators.EventDriven(integrators.RK4("minimal")), step=2e-3, save_every=10
+    )
     lagrange = run(problem, RK4, step=2e-3, save_every=10)
     turns = np.unwrap(np.arctan2(lagrange.q[:, 1], lagrange.q[:, 0]))
     assert np.ptp(turns) > 2 * np.pi
-    assert np.abs(np.asarray(minimal.q - lagrange.q)).max() < 5e-6  # two methods of order 4 at 12 rad/s, h = 2 ms
+    assert (
+        np.abs(np.asarray(minimal.q - lagrange.q)).max() < 5e-6
+    )  # two methods of order 4 at 12 rad/s, h = 2 ms

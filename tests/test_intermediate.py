@@ -1,8 +1,10 @@
-"""Gradients between those before and after a switch: the energy theorem, closed forms, invariances, derivatives, objections.
+"""Gradients between those before and after a switch: the energy theorem, closed forms, invariances,
+derivatives, objections.
 
-Most cases are built from their principal planes, so that the velocity after the switch is known in closed form. With
-M = root root^T and w = root^T v let a_k and b_k, unit vectors at the angle th_k, span the rows G- and G+ in w; d_k completes a_k
-to a basis of their plane, and (b_k, db_k) is (a_k, d_k) turned by th_k.
+Most cases are built from their principal planes, so that the velocity after the switch is known in
+closed form. With M = root root^T and w = root^T v let a_k and b_k, unit vectors at the angle th_k,
+span the rows G- and G+ in w; d_k completes a_k to a basis of their plane, and (b_k, db_k) is (a_k,
+d_k) turned by th_k.
 """
 
 from collections import namedtuple
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 
 import nsdyn
 from nsdyn import laws
-from nsdyn.laws import Switch
+from nsdyn.laws import ModeChange
 from nsdyn.status import Status
 
 STEEPEST = 85.0
@@ -40,7 +42,9 @@ class Case(namedtuple("Case", "M before after v root a d th rows")):  # G+ = row
         rest = self.w - self.a.T @ alpha - self.d.T @ om
         sine, cosine = np.sin((1 - E) * self.th), np.cos((1 - E) * self.th)
         om_after = (om * np.cos(E * self.th) - alpha * np.sin(E * self.th) - beta * sine) / cosine
-        return np.linalg.solve(self.root.T, rest + b.T @ (beta * np.ones(len(self.th))) + db.T @ om_after)
+        return np.linalg.solve(
+            self.root.T, rest + b.T @ (beta * np.ones(len(self.th))) + db.T @ om_after
+        )
 
 
 def conditioned(rng, rows, columns, condition):
@@ -53,7 +57,8 @@ def conditioned(rng, rows, columns, condition):
 
 
 def case(seed, m, n, th=None, consistent=True, condition=100.0):
-    """n >= 2 m. Angles up to STEEPEST; some are zero, some equal. v- obeys G- v- = 0 if `consistent`."""
+    """n >= 2 m. Angles up to STEEPEST; some are zero, some equal. v- obeys G- v- = 0 if
+    `consistent`."""
     rng = np.random.default_rng(seed)
     if th is None:
         th = np.radians(rng.uniform(0, STEEPEST, m))
@@ -76,7 +81,7 @@ def kinetic(M, v):
 
 def program(make):
     """The law that make(E) gives, compiled once for each shape: what is not given is filled in."""
-    run = jax.jit(lambda E, *args: make(E).decide(Switch.of(*args)))
+    run = jax.jit(lambda E, *args: make(E).decide(ModeChange.of(*args)))
 
     def call(E, M, before, after, v, gt=None, U=None, on_before=None, on_after=None):
         fill = lambda x, size, value: np.full(size, value) if x is None else x
@@ -89,7 +94,9 @@ def program(make):
 intermediate = program(lambda E: laws.IntermediateGradient(E, allow_energy_gain=True))
 euclidean = program(lambda E: laws.IntermediateGradient(E, "euclidean", allow_energy_gain=True))
 post_switch = program(lambda E: laws.PostSwitchGradient())
-many = jax.jit(jax.vmap(lambda *args: laws.GrassmannMidGradient().decide(Switch.of(*args)).v_after))
+many = jax.jit(
+    jax.vmap(lambda *args: laws.GrassmannMidGradient().decide(ModeChange.of(*args)).v_after)
+)
 
 
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 5])
@@ -98,7 +105,11 @@ many = jax.jit(jax.vmap(lambda *args: laws.GrassmannMidGradient().decide(Switch.
 def test_the_mid_gradient_preserves_energy(m, seed):
     """1,000 cases in all: 20 batches of 10 for each m."""
     batch = [case([seed, i], m, 10) for i in range(10)]
-    after = np.asarray(many(*(np.stack([getattr(x, name) for x in batch]) for name in ("M", "before", "after", "v"))))
+    after = np.asarray(
+        many(
+            *(np.stack([getattr(x, name) for x in batch]) for name in ("M", "before", "after", "v"))
+        )
+    )
     for x, v in zip(batch, after, strict=True):
         assert abs(kinetic(x.M, v) / kinetic(x.M, x.v) - 1) < 1e-12
         assert np.abs(x.after @ v).max() < 1e-12 * np.abs(x.after).max() * np.abs(x.v).max()
@@ -125,7 +136,10 @@ def distance(found, expected):
 @given(seeds)
 def test_ratio_falls_strictly_with_position(seed):
     x = case(seed, 3, 6, th=np.random.default_rng(seed).uniform(0.05, 1.4, 3))
-    ratio = [kinetic(x.M, intermediate(E, *x[:4]).v_after) / kinetic(x.M, x.v) for E in np.linspace(0, 1, 7)]
+    ratio = [
+        kinetic(x.M, intermediate(E, *x[:4]).v_after) / kinetic(x.M, x.v)
+        for E in np.linspace(0, 1, 7)
+    ]
     assert np.all(np.diff(ratio) < 0)
     assert np.all(np.array(ratio[:3]) > 1) and np.all(np.array(ratio[4:]) < 1)
 
@@ -138,7 +152,8 @@ def test_rheonomic_rows(seed, E):
 
 @given(seeds)
 def test_rheonomic_energy(seed):
-    """The work of the impulse at the mean prescribed speed, and the kinetic energy relative to what both rows prescribe."""
+    """The work of the impulse at the mean prescribed speed, and the kinetic energy relative to what
+    both rows prescribe."""
     rng = np.random.default_rng(seed)
     x = case(seed, 3, 6, th=rng.uniform(0.3, 1.4, 3), consistent=False)
     alpha, beta, om = x.a @ x.w, rng.standard_normal(3), x.d @ x.w
@@ -157,7 +172,12 @@ def test_rheonomic_energy(seed):
 @given(seeds)
 def test_at_one_it_is_the_post_switch_gradient(seed):
     x, rng = case(seed, 3, 6, consistent=False), np.random.default_rng(seed)
-    rest = rng.standard_normal(3), rng.standard_normal(6), rng.random(3) < 0.7, rng.random(3) < 0.7  # any ranks
+    rest = (
+        rng.standard_normal(3),
+        rng.standard_normal(6),
+        rng.random(3) < 0.7,
+        rng.random(3) < 0.7,
+    )  # any ranks
     wanted = post_switch(1.0, *x[:4], *rest)
     for law in (intermediate, euclidean):
         out = law(1.0, *x[:4], *rest)
@@ -222,11 +242,14 @@ def test_counterexample_of_the_euclidean_metric():
 
 
 def test_wheel_in_a_pothole():
-    """R = 0.35, m = 10, I = m R^2/2, hole 0.3 wide, half-way between its edges; padded to three rows of six."""
+    """R = 0.35, m = 10, I = m R^2/2, hole 0.3 wide, half-way between its edges; padded to three
+    rows of six."""
     R, m, half = 0.35, 10.0, 0.15
     y = np.sqrt(R**2 - half**2)
     M = np.diag([m, m, m * R**2 / 2, 1.0, 1.0, 1.0])
-    about = lambda x: np.array([[2 * x, 2 * y, 0, 0, 0, 0], [-y / R**2, x / R**2, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0]])
+    about = lambda x: np.array(
+        [[2 * x, 2 * y, 0, 0, 0, 0], [-y / R**2, x / R**2, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0]]
+    )
     v = np.array([y, -half, 1.0, 0.0, 0.0, 0.0])  # turns about the near edge at unit rate
     rate = lambda law, E: law(E, M, about(half), about(-half), v).v_after[2]
     found = [rate(intermediate, 1.0), rate(intermediate, 0.75), rate(euclidean, 0.75)]
@@ -252,7 +275,11 @@ def test_dead_rows_change_nothing_and_answer_zero(seed, E):
     x, rng = case(seed, 2, 6, consistent=False), np.random.default_rng(seed)
     beta = rng.standard_normal(2)
     on_before, on_after = np.array([0, 1, 0, 0, 1], bool), np.array([1, 0, 1], bool)
-    before, after, gt = rng.standard_normal((5, 6)), rng.standard_normal((3, 6)), rng.standard_normal(3)
+    before, after, gt = (
+        rng.standard_normal((5, 6)),
+        rng.standard_normal((3, 6)),
+        rng.standard_normal(3),
+    )
     before[on_before], after[on_after], gt[on_after] = x.before, x.after, -x.rows @ beta
     out = intermediate(E, x.M, before, after, x.v, gt, None, on_before, on_after)
     assert distance(out.v_after, x.velocity(E, beta)) < 1e-11
@@ -272,7 +299,9 @@ def derivatives(metric):
     def run(x, on_before, on_after):
         M, before, after, v, E = x
         law = laws.IntermediateGradient(E, metric, allow_energy_gain=True)
-        return law.decide(Switch.of(0.5 * (M + M.T), before, after, v, None, None, on_before, on_after))
+        return law.decide(
+            ModeChange.of(0.5 * (M + M.T), before, after, v, None, None, on_before, on_after)
+        )
 
     push = lambda x, dx, *on: jax.jvp(lambda x: run(x, *on), (x,), (dx,))
     pull = lambda x, dy, *on: jax.vjp(lambda x: run(x, *on), x)[1](dy)[0]
@@ -280,7 +309,13 @@ def derivatives(metric):
 
 
 DERIVATIVES = {metric: derivatives(metric) for metric in ("mass", "euclidean")}
-ANGLES = {"generic": [0.4, 1.1], "equal": [0.8, 0.8], "one zero": [0.0, 0.8], "zero": [0.0, 0.0], "steep": [0.3, 1.45]}
+ANGLES = {
+    "generic": [0.4, 1.1],
+    "equal": [0.8, 0.8],
+    "one zero": [0.0, 0.8],
+    "zero": [0.0, 0.0],
+    "steep": [0.3, 1.45],
+}
 ALL = np.array([True, True])
 
 
@@ -310,13 +345,15 @@ def test_derivatives_in_both_modes(metric, angles):
         expected = differences(lambda x, dx=dx: push(x, dx, ALL, ALL)[0], x, dx)
         assert distance(flat(found), expected) < 1e-8
         dy = sample(found, rng)
-        assert flat(pull(x, dy, ALL, ALL)) @ flat(dx) == pytest.approx(flat(found) @ flat(dy), rel=1e-10)
+        assert flat(pull(x, dy, ALL, ALL)) @ flat(dx) == pytest.approx(
+            flat(found) @ flat(dy), rel=1e-10
+        )
 
 
 @jax.jit
 def twice(x, dx):
     """First and second derivative along dx."""
-    mid = lambda x: laws.GrassmannMidGradient().decide(Switch.of(*x))
+    mid = lambda x: laws.GrassmannMidGradient().decide(ModeChange.of(*x))
     return jax.jvp(lambda x: jax.jvp(mid, (x,), (dx,))[1], (x,), (dx,))
 
 
@@ -330,7 +367,8 @@ def test_second_derivatives(angles):
 @pytest.mark.parametrize("metric", DERIVATIVES)
 @pytest.mark.parametrize("E", [0.0, 0.5, 1.0])
 def test_values_and_derivatives_are_finite_everywhere(metric, E):
-    """Also where the law objects: no rows, other ranks, orthogonal rows, rows that vanish or repeat."""
+    """Also where the law objects: no rows, other ranks, orthogonal rows, rows that vanish or
+    repeat."""
     x, (push, pull) = case(13, 2, 4, [0.5, 0.9], consistent=False), DERIVATIVES[metric]
     eye, zero, same = np.eye(4), np.zeros((2, 4)), np.ones((2, 4))
     pairs = [(x.before, x.after), (eye[:2], eye[1:3]), (zero, x.after), (x.before, same)]
@@ -339,11 +377,15 @@ def test_values_and_derivatives_are_finite_everywhere(metric, E):
         for on in ((a, b) for a in masks for b in masks):
             point = (x.M, before, after, x.v, np.array(E))
             out, tangent = push(point, jax.tree.map(np.ones_like, point), *on)
-            assert np.isfinite(flat((out, tangent, pull(point, out, *on)))).all(), (before, after, on)
+            assert np.isfinite(flat((out, tangent, pull(point, out, *on)))).all(), (
+                before,
+                after,
+                on,
+            )
 
 
 def test_objections():
-    run = jax.jit(lambda E, *args: laws.IntermediateGradient(E).objection(Switch.of(*args)))
+    run = jax.jit(lambda E, *args: laws.IntermediateGradient(E).failure_code(ModeChange.of(*args)))
     x, all_, none = case(14, 3, 6, [0.2, 0.5, 0.9]), np.ones(3, bool), np.zeros(3, bool)
     two, one = np.array([True, True, False]), np.array([True, False, False])
 
@@ -356,8 +398,14 @@ def test_objections():
     for on, on_after in ((none, one), (one, two), (two, one)):
         assert ask(0.75, x.before, x.after, on, on_after) == Status.RANK_CHANGES
         assert ask(1.0, x.before, x.after, on, on_after) == Status.OK
-    assert ask(0.75, x.before, x.before, two, one) == ask(0.75, x.before, x.before, all_, none) == Status.OK  # release
-    assert ask(0.75, x.before, np.ones((3, 3)) @ x.before, all_, one) == Status.OK  # to a combination of the rows
+    assert (
+        ask(0.75, x.before, x.before, two, one)
+        == ask(0.75, x.before, x.before, all_, none)
+        == Status.OK
+    )  # release
+    assert (
+        ask(0.75, x.before, np.ones((3, 3)) @ x.before, all_, one) == Status.OK
+    )  # to a combination of the rows
     for degrees, code in ((89.99, Status.OK), (89.996, Status.CUT_LOCUS), (90.0, Status.CUT_LOCUS)):
         after = x.rows @ x._replace(th=np.radians([10.0, degrees, 20.0])).turned()[0] @ x.root.T
         assert ask(0.75, x.before, after) == code
@@ -370,7 +418,9 @@ def test_objections():
 def test_objections_are_errors_outside_traced_code():
     M, v, law = np.diag([1.0, 4.0]), np.array([1.0, 0.0]), laws.GrassmannMidGradient()
     orthogonal = np.array([[1.0, 2.0]]), np.array([[1.0, -2.0]])  # in the mass metric only
-    with pytest.raises(nsdyn.ProblemError, match=r"GrassmannMidGradient: .*90 degrees.*PostSwitchGradient"):
+    with pytest.raises(
+        nsdyn.ProblemError, match=r"GrassmannMidGradient: .*90 degrees.*PostSwitchGradient"
+    ):
         law.jump(M, *orthogonal, v)
     with pytest.raises(nsdyn.ProblemError, match="number of independent constraints"):
         law.jump(M, np.zeros((1, 2)), orthogonal[1], v)

@@ -54,7 +54,10 @@ def test_rows_on_the_grid(locked):
 
 @pytest.mark.parametrize("formulation", ["projected", "minimal"])
 def test_formulations_agree_for_locks(locked, formulation):
-    other = run(laws.MuellerTransition("redundant" if formulation == "projected" else "minimal"), formulation)
+    other = run(
+        laws.MuellerTransition("redundant" if formulation == "projected" else "minimal"),
+        formulation,
+    )
     assert np.abs(other.q - locked.q).max() < 1e-10 and np.abs(other.v - locked.v).max() < 1e-10
     scale = np.abs(locked.lam).max()
     assert np.abs(other.lam - locked.lam).max() < 1e-9 * scale

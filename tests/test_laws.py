@@ -72,7 +72,11 @@ def test_momentum_balance_and_constraints_hold(seed):
     M, J1, J, v, U = random_switch(seed)
     for e, law in ((0.0, jump["redundant"]), (0.0, post_switch), (0.3, bounce)):
         out = law(M, J1, J, v, None, U)
-        balance = M @ (np.asarray(out.v_after) - v) + np.asarray(out.direction).T @ np.asarray(out.Lam) - U
+        balance = (
+            M @ (np.asarray(out.v_after) - v)
+            + np.asarray(out.direction).T @ np.asarray(out.Lam)
+            - U
+        )
         assert np.abs(balance).max() < 1e-9 * (1 + np.abs(M).max())
         rates = J @ np.asarray(out.v_after)
         wanted = np.concatenate([np.zeros(PERSISTENT), -e * (J[PERSISTENT:] @ v)])
@@ -108,8 +112,12 @@ def test_dead_rows_change_nothing_and_answer_zero(seed):
     for form in FORMS:
         plain = jump[form](M, J1, J, v, None, U)
         masked = jump[form](M, padded_before, padded_after, v, None, U, on_before, on_after)
-        assert np.linalg.norm(masked.v_after - plain.v_after) < 1e-12 * np.linalg.norm(plain.v_after - v), form
-        assert np.all(np.asarray(masked.Lam)[4:] == 0) and np.all(np.asarray(masked.direction)[4:] == 0)
+        assert np.linalg.norm(masked.v_after - plain.v_after) < 1e-12 * np.linalg.norm(
+            plain.v_after - v
+        ), form
+        assert np.all(np.asarray(masked.Lam)[4:] == 0) and np.all(
+            np.asarray(masked.direction)[4:] == 0
+        )
 
 
 @given(seeds)
@@ -123,7 +131,9 @@ def test_release_leaves_velocities_unchanged(seed):
 
 def test_without_rows_only_the_applied_impulse_acts():
     M = np.diag([1.0, 2.0])
-    out = laws.MuellerTransition().jump(M, np.zeros((0, 2)), np.zeros((0, 2)), [1.0, 1.0], None, [1.0, 1.0])
+    out = laws.MuellerTransition().jump(
+        M, np.zeros((0, 2)), np.zeros((0, 2)), [1.0, 1.0], None, [1.0, 1.0]
+    )
     assert np.allclose(out.v_after, [2.0, 1.5]) and out.Lam.shape == (0,)
 
 
@@ -161,10 +171,17 @@ def test_jump_is_differentiable_and_batches():
         law = laws.MuellerTransition(form)
         after = lambda v, law=law: law.jump(M, J1, J, v, None, U).v_after
         every = jax.jit(
-            lambda v, f=after: (jax.jacfwd(f)(v), jax.jacrev(f)(v), jax.vmap(f)(jnp.stack([v, 2 * v])), f(2 * v))
+            lambda v, f=after: (
+                jax.jacfwd(f)(v),
+                jax.jacrev(f)(v),
+                jax.vmap(f)(jnp.stack([v, 2 * v])),
+                f(2 * v),
+            )
         )
         forward, reverse, batch, single = every(v)
-        assert np.allclose(forward, reverse, atol=1e-12) and np.allclose(batch[1], single, atol=1e-13)
+        assert np.allclose(forward, reverse, atol=1e-12) and np.allclose(
+            batch[1], single, atol=1e-13
+        )
 
 
 @pytest.mark.parametrize(
@@ -189,7 +206,8 @@ def test_unknown_form():
 @pytest.mark.parametrize("e", [1.5, -0.5, float("nan"), "a", None])
 def test_restitution_outside_its_range(e):
     with pytest.raises(
-        nsdyn.ProblemError, match=re.escape("Restitution(e=...): expected a number between 0 (plastic) and 1")
+        nsdyn.ProblemError,
+        match=re.escape("Restitution(e=...): expected a number between 0 (plastic) and 1"),
     ):
         laws.Restitution(e)
 
@@ -220,11 +238,30 @@ def test_units_of_coordinates_do_not_count(unit):
 
 def test_rows_that_contradict_each_other_are_named():
     jump = laws.PostSwitchGradient().jump
-    with pytest.raises(nsdyn.ProblemError, match=re.escape("the rows [0, 2] contradict each other")):
-        jump(np.eye(2), np.zeros((0, 2)), [[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]], [1.0, 1.0], gt_after=[0.0, 0.5, 1.0])
-    dead = jump(np.eye(2), np.zeros((0, 2)), [[1.0, 0.0]], [1.0, 1.0], gt_after=[0.5], on_after=[False])
+    with pytest.raises(
+        nsdyn.ProblemError, match=re.escape("the rows [0, 2] contradict each other")
+    ):
+        jump(
+            np.eye(2),
+            np.zeros((0, 2)),
+            [[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]],
+            [1.0, 1.0],
+            gt_after=[0.0, 0.5, 1.0],
+        )
+    dead = jump(
+        np.eye(2), np.zeros((0, 2)), [[1.0, 0.0]], [1.0, 1.0], gt_after=[0.5], on_after=[False]
+    )
     assert np.allclose(dead.v_after, [1.0, 1.0])
     with pytest.raises(nsdyn.ProblemError, match="mask of G_after"):
-        jump(np.eye(2), np.zeros((0, 2)), [[1.0, 0.0]], [1.0, 1.0], gt_after=[0.5], on_after=[True, True])
-    found = jump(np.eye(2), np.zeros((0, 2)), [[1.0, 0.0], [2.0, 0.0]], [1.0, 1.0], gt_after=[0.5, 1.0])
+        jump(
+            np.eye(2),
+            np.zeros((0, 2)),
+            [[1.0, 0.0]],
+            [1.0, 1.0],
+            gt_after=[0.5],
+            on_after=[True, True],
+        )
+    found = jump(
+        np.eye(2), np.zeros((0, 2)), [[1.0, 0.0], [2.0, 0.0]], [1.0, 1.0], gt_after=[0.5, 1.0]
+    )
     assert np.allclose(found.v_after, [-0.5, 1.0], rtol=0, atol=1e-12)

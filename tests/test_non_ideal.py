@@ -1,4 +1,5 @@
-"""Impulses along tangential directions: Coulomb's law with stick and slip, given impulses, functions."""
+"""Impulses along tangential directions: Coulomb's law with stick and slip, given impulses,
+functions."""
 
 import jax
 import jax.numpy as jnp
@@ -61,7 +62,11 @@ def test_coulomb_opposes_stays_in_the_cone_and_gains_no_energy(seed, k, mu):
     beta, w = tangential(M, after, v, B, jump), B @ np.asarray(jump.v_after)
     normal, scale = abs(float(jump.Lam[OLD])), np.abs(B).max() * np.abs(v).max()
     noise = 1e-11 * np.abs(M @ v).max()  # of beta, which is read off the balance
-    assert kinetic(M, jump.v_after) <= kinetic(M, free.v_after) * (1 + 1e-12) <= kinetic(M, v) * (1 + 1e-12)
+    assert (
+        kinetic(M, jump.v_after)
+        <= kinetic(M, free.v_after) * (1 + 1e-12)
+        <= kinetic(M, v) * (1 + 1e-12)
+    )
     wobble = noise + mu * 1e-14 * (
         np.abs(free.Lam).max() + np.linalg.norm(beta)
     )  # of mu N, where N is a small difference
@@ -71,7 +76,10 @@ def test_coulomb_opposes_stays_in_the_cone_and_gains_no_energy(seed, k, mu):
     slips = np.linalg.norm(w) > 1e-8 * scale
     if slips:
         assert np.linalg.norm(beta) == pytest.approx(mu * normal, rel=1e-9, abs=wobble)
-        assert np.abs(beta * np.linalg.norm(w) + np.linalg.norm(beta) * w).max() < 1e-9 * np.linalg.norm(beta) + noise
+        assert (
+            np.abs(beta * np.linalg.norm(w) + np.linalg.norm(beta) * w).max()
+            < 1e-9 * np.linalg.norm(beta) + noise
+        )
     assert np.abs(after @ np.asarray(jump.v_after)).max() < 1e-9 * (1 + np.abs(v).max())
 
 
@@ -97,7 +105,9 @@ def test_stick_and_slip_at_the_boundary_of_the_cone(seed, k):
     M, before, after, v, B = contact(seed, k)
     stuck, Lam, beta = sticking(M, after, v, B)
     free = ideal(M, before, after, v)
-    if Lam[OLD] * float(free.Lam[OLD]) < 0:  # friction would have to pull the contact: it never sticks
+    if (
+        Lam[OLD] * float(free.Lam[OLD]) < 0
+    ):  # friction would have to pull the contact: it never sticks
         w = B @ np.asarray(coulomb(M, before, after, v, B, 1e6).v_after)
         assert np.linalg.norm(w) > 0
         return
@@ -107,7 +117,9 @@ def test_stick_and_slip_at_the_boundary_of_the_cone(seed, k):
     scale = np.abs(stuck).max()
     assert np.allclose(above.v_after, stuck, rtol=0, atol=1e-9 * scale)
     assert np.abs(B @ np.asarray(above.v_after)).max() < 1e-13 * np.abs(B).max() * np.abs(v).max()
-    slow = np.linalg.norm(B @ np.asarray(below.v_after))  # of the size 1e-6, less where friction presses by itself
+    slow = np.linalg.norm(
+        B @ np.asarray(below.v_after)
+    )  # of the size 1e-6, less where friction presses by itself
     assert slow > 1e-12 * np.linalg.norm(B @ np.asarray(free.v_after))
     norm = np.linalg.norm(tangential(M, after, v, B, below))
     assert norm == pytest.approx(critical * (1 - 1e-6) * abs(float(below.Lam[OLD])), rel=1e-9)
@@ -147,9 +159,13 @@ def test_derivatives_in_stick_and_slip(k):
         h = 1e-6
         assert np.allclose(by_mu, (after_mu(mu + h, v) - after_mu(mu - h, v)) / (2 * h), atol=1e-6)
         step = np.eye(N)[0] * h
-        assert np.allclose(by_v[:, 0], (after_mu(mu, v + step) - after_mu(mu, v - step)) / (2 * h), atol=1e-6)
+        assert np.allclose(
+            by_v[:, 0], (after_mu(mu, v + step) - after_mu(mu, v - step)) / (2 * h), atol=1e-6
+        )
     total = jax.jit(jax.grad(lambda mu: jnp.sum(after_mu(mu, v))))
-    assert float(total(0.5 * critical)) == pytest.approx(float(jnp.sum(slope(0.5 * critical, v)[0])), rel=1e-9)
+    assert float(total(0.5 * critical)) == pytest.approx(
+        float(jnp.sum(slope(0.5 * critical, v)[0])), rel=1e-9
+    )
     assert np.all(np.isfinite(jax.jit(jax.jacrev(after_mu, argnums=1))(0.3, 0.0 * v)))
     batch = jax.jit(jax.vmap(after_mu, (0, None)))(jnp.array([0.0, 0.5 * critical]), v)
     assert np.allclose(batch[1], after_mu(0.5 * critical, v), atol=1e-13)
@@ -166,15 +182,23 @@ def test_given_impulses_and_functions():
 
     law = laws.NonIdeal(B, beta=rubbing)
     jump = law.jump(M, before, after, v)
-    assert np.allclose(tangential(M, after, v, B, jump), rubbing(jump.Lam, v, None, None, None), atol=1e-12)
-    never = laws.NonIdeal(B, beta=lambda Lam, v, q, t, p: jnp.array([2.0, 0.0]) + jnp.sign(Lam[OLD]) * jnp.nan)
+    assert np.allclose(
+        tangential(M, after, v, B, jump), rubbing(jump.Lam, v, None, None, None), atol=1e-12
+    )
+    never = laws.NonIdeal(
+        B, beta=lambda Lam, v, q, t, p: jnp.array([2.0, 0.0]) + jnp.sign(Lam[OLD]) * jnp.nan
+    )
     with pytest.raises(nsdyn.ProblemError, match="NonIdeal asks for"):
         never.jump(M, before, after, v)
 
 
 def test_without_a_normal_impulse_nothing_acts():
-    still = laws.NonIdeal([[1.0, 0.0]], beta=[1.0]).jump(np.eye(2), np.zeros((0, 2)), [[0.0, 1.0]], [1.0, 0.0])
-    assert np.array_equal(still.v_after, [1.0, 0.0]) and np.array_equal(still.direction, [[0.0, 1.0]])
+    still = laws.NonIdeal([[1.0, 0.0]], beta=[1.0]).jump(
+        np.eye(2), np.zeros((0, 2)), [[0.0, 1.0]], [1.0, 0.0]
+    )
+    assert np.array_equal(still.v_after, [1.0, 0.0]) and np.array_equal(
+        still.direction, [[0.0, 1.0]]
+    )
 
 
 def test_a_tangent_without_freedom_is_left_alone():
@@ -198,21 +222,34 @@ def along(q, t, p):
 def thrown():
     params = {"m": 2.0, "g": 10.0, "sense": -1.0}
     return nsdyn.Problem(
-        "thrown", PARTICLE, nsdyn.Contact(floor), q0=[0.0, 0.2], v0=[3.0, 0.0], t_end=0.3, params=params
+        "thrown",
+        PARTICLE,
+        nsdyn.Contact(floor),
+        q0=[0.0, 0.2],
+        v0=[3.0, 0.0],
+        t_end=0.3,
+        params=params,
     )
 
 
 @pytest.mark.parametrize(
-    "integrator", [integrators.EventDriven(integrators.RK4()), pytest.param(integrators.NSGA(), marks=pytest.mark.slow)]
+    "integrator",
+    [
+        integrators.EventDriven(integrators.RK4()),
+        pytest.param(integrators.NSGA(), marks=pytest.mark.slow),
+    ],
 )
 def test_in_a_run(integrator):
-    """A particle falls on a floor and slides on, slower by mu times the speed of its fall; tangents depend on q, t, p."""
+    """A particle falls on a floor and slides on, slower by mu times the speed of its fall; tangents
+    depend on q, t, p."""
     law = laws.NonIdeal(along, mu=0.5)
     run = nsdyn.simulate(thrown(), integrator, step=1e-2, law=law)
     assert "NonIdeal" in run.law and "along" in run.law
     (event,) = run.events
     fall = -event.v_before[1]
-    assert fall == pytest.approx(2.0, rel=1e-9 if isinstance(integrator, integrators.EventDriven) else 6e-2)
+    assert fall == pytest.approx(
+        2.0, rel=1e-9 if isinstance(integrator, integrators.EventDriven) else 6e-2
+    )
     assert event.v_after[0] == pytest.approx(3.0 - 0.5 * fall, abs=1e-12)
     assert event.Lam[0] == pytest.approx(-2.0 * fall)
     balance = 2.0 * (event.v_after - event.v_before) + event.direction.T @ event.Lam
@@ -226,17 +263,21 @@ def test_derivative_of_a_run():
 
     def end(mu):
         law = laws.NonIdeal(along, mu=mu)
-        return nsdyn.rollout(problem, integrators.EventDriven(integrators.RK4()), step=0.05, law=law).q[-1, 0]
+        return nsdyn.rollout(
+            problem, integrators.EventDriven(integrators.RK4()), step=0.05, law=law
+        ).q[-1, 0]
 
     value, slope = jax.jit(jax.value_and_grad(end))(0.5)
-    assert float(value) == pytest.approx(0.8, abs=1e-12) and float(slope) == pytest.approx(-0.2, abs=1e-10)
+    assert float(value) == pytest.approx(0.8, abs=1e-12) and float(slope) == pytest.approx(
+        -0.2, abs=1e-10
+    )
 
 
 def test_numbers_are_traced_and_functions_are_not():
     one, other = laws.NonIdeal(along, mu=0.1), laws.NonIdeal(along, mu=0.2)
     assert len(jax.tree.leaves(one)) == 1 and jax.tree.structure(one) == jax.tree.structure(other)
     assert len(jax.tree.leaves(laws.NonIdeal(np.eye(2), beta=[1.0, 2.0]))) == 2
-    assert int(one.objection(None)) == Status.OK
+    assert int(one.failure_code(None)) == Status.OK
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Observed orders of event-driven RK4 across switches, against references that share no code with nsdyn."""
+"""Observed orders of event-driven RK4 across switches, against references that share no code with
+nsdyn."""
 
 import numpy as np
 import pytest
@@ -17,11 +18,15 @@ def order(errors, ratio=2.0):
     return np.log(errors[0] / errors[1]) / np.log(ratio)
 
 
-# 0.8 and 1.3 s lie on the grids of 190 and 380 steps a second, and between the grid points of 192 and 384
+# 0.8 and 1.3 s lie on the grids of 190 and 380 steps a second, and between the grid points of 192
+# and 384
 @pytest.fixture(scope="module", params=[190, 192], ids=["on the grid", "off the grid"])
 def pendulum_runs(request):
     steps = (1 / request.param, 0.5 / request.param)
-    return {h: nsdyn.simulate(three_r_pendulum(), RK4, step=h, law=laws.MuellerTransition()) for h in steps}
+    return {
+        h: nsdyn.simulate(three_r_pendulum(), RK4, step=h, law=laws.MuellerTransition())
+        for h in steps
+    }
 
 
 def test_three_r_pendulum_across_both_locks(pendulum_runs):
@@ -44,10 +49,11 @@ def test_the_velocities_at_the_locks(pendulum_runs):
 
 
 def swing_reference(times):
-    """The pegged swing in its angle: theta from the vertical about the current centre, string length L.
+    """The pegged swing in its angle: theta from the vertical about the current centre, string
+    length L.
 
-    T = 1/2 (m cos^2 + 2 m sin^2) L^2 w^2, V = -2 m g L cos(theta) + const. At the vertical only the x-velocity exists, which
-    both circles allow: no jump of v, but of w by the ratio of the lengths.
+    T = 1/2 (m cos^2 + 2 m sin^2) L^2 w^2, V = -2 m g L cos(theta) + const. At the vertical only the
+    x-velocity exists, which both circles allow: no jump of v, but of w by the ratio of the lengths.
     """
 
     def swing(length):
@@ -62,7 +68,9 @@ def swing_reference(times):
     vertical = lambda _, y: y[0]
     vertical.terminal = True
     settings = {"method": "DOP853", "rtol": 1e-13, "atol": 1e-14}
-    first = solve_ivp(swing(1.0), (0, times[-1]), [np.arctan2(0.8, 0.6), 0.0], events=vertical, **settings)
+    first = solve_ivp(
+        swing(1.0), (0, times[-1]), [np.arctan2(0.8, 0.6), 0.0], events=vertical, **settings
+    )
     t_switch, w = first.t_events[0][0], first.y_events[0][0][1]
     second = solve_ivp(swing(0.5), (t_switch, times[-1]), [0.0, 2 * w], t_eval=times, **settings)
     th, w = second.y
@@ -76,7 +84,8 @@ def test_state_triggered_switch_with_gravity():
     steps = (0.005, 0.0025)
     runs = [nsdyn.simulate(problem, RK4, step=h, save_every=round(0.02 / h)) for h in steps]
     after = runs[0].t > 0.5
-    # the largest error over all rows after the switch: at a single instant an error may happen to change its sign
+    # the largest error over all rows after the switch: at a single instant an error may happen to
+    # change its sign
     t_switch, q, v = swing_reference(runs[0].t[after])
     assert t_switch < 0.5
     assert [len(run.events) for run in runs] == [1, 1]

@@ -21,7 +21,8 @@ from nsdyn.problems.metamorphic_palm import (
     metamorphic_palm,
     outline,
 )
-from nsdyn.studies import archive, palm
+from nsdyn.studies import palm
+from nsdyn.studies.lib import archive
 
 RK4 = integrators.EventDriven(integrators.RK4())
 
@@ -36,7 +37,10 @@ class AnyGradient(laws.AbstractLaw):
         self.position, self.euclidean = jnp.asarray(position, float), jnp.asarray(euclidean)
 
     def decide(self, switch):
-        mass, flat = (laws.IntermediateGradient(self.position, metric=x).decide(switch) for x in ("mass", "euclidean"))
+        mass, flat = (
+            laws.IntermediateGradient(self.position, metric=x).decide(switch)
+            for x in ("mass", "euclidean")
+        )
         return jax.tree.map(lambda a, b: jnp.where(self.euclidean, b, a), mass, flat)
 
 
@@ -91,16 +95,24 @@ def test_exchange_of_two_locks(E, euclidean, ratio):
 def test_closure_through_the_lock():
     problem = metamorphic_palm("lock")
     out = run(problem, RK4, step=5e-3, law=laws.MuellerTransition())
-    assert int(out.status) == 0 and int(out.events.count) == 1 and abs(float(out.events.t[0]) - 0.1) < 1e-14
+    assert (
+        int(out.status) == 0
+        and int(out.events.count) == 1
+        and abs(float(out.events.t[0]) - 0.1) < 1e-14
+    )
     rows = lambda q, v: jax.jvp(lambda q: closure(q, 0.0, problem.params), (q,), (v,))
     gaps, rates = jax.vmap(rows)(out.q, out.v)
     assert np.abs(gaps).max() < 1e-10 and np.abs(rates).max() < 1e-10
     after = np.asarray(out.t) > 0.1
-    assert np.ptp(np.asarray(out.q)[after, 0]) < 1e-12 and np.ptp(np.asarray(out.q)[after, 1]) > 0.05
+    assert (
+        np.ptp(np.asarray(out.q)[after, 0]) < 1e-12 and np.ptp(np.asarray(out.q)[after, 1]) > 0.05
+    )
     record = jax.tree.map(lambda x: np.asarray(x)[0], out.events.records)
     assert record.v_before[0] > 1.0 and record.kinetic_after < record.kinetic_before
     # Mueller's balance: M (v+ - v-) along the rows that hold after the lock, and nothing else
-    problem_rows = np.concatenate([jax.jacfwd(lambda q: closure(q, 0.0, problem.params))(record.q), np.eye(4)[:1]])
+    problem_rows = np.concatenate(
+        [jax.jacfwd(lambda q: closure(q, 0.0, problem.params))(record.q), np.eye(4)[:1]]
+    )
     momentum = SYSTEM.mass(record.q, problem.params) @ (record.v_after - record.v_before)
     rest = momentum - problem_rows.T @ np.linalg.lstsq(problem_rows.T, momentum, rcond=None)[0]
     assert np.abs(rest).max() < 1e-12 * np.abs(momentum).max()
@@ -131,7 +143,10 @@ def test_the_flat_palm_is_singular_and_the_check_says_so():
     problem = metamorphic_palm("lock")
     assert problem.check().ok and metamorphic_palm("exchange").check().ok
     flat = eqx.tree_at(lambda x: (x.q0, x.v0), problem, (jnp.zeros(4), jnp.zeros(4)))
-    assert abs(np.sum(ARCS) - 2 * np.pi) < 1e-15 and np.abs(closure(flat.q0, 0.0, flat.params)).max() < 1e-15
+    assert (
+        abs(np.sum(ARCS) - 2 * np.pi) < 1e-15
+        and np.abs(closure(flat.q0, 0.0, flat.params)).max() < 1e-15
+    )
     with pytest.warns(nsdyn.RedundancyWarning, match="rank 1 for 2 rows"):
         report = flat.check()
     assert not report.ok and "has no gradient" in str(report)
@@ -142,7 +157,9 @@ def test_other_pose_and_drawing():
     q = closed(jnp.deg2rad(jnp.array([60.0, -40.0])), jnp.deg2rad(jnp.array([49.0, 37.5])), p)
     assert np.abs(np.rad2deg(q[2:]) - [49.3243, 37.5132]).max() < 1e-3
     line = np.asarray(outline(q, p))
-    assert np.allclose(np.linalg.norm(line, axis=1), 1.0) and np.abs(line[0] - line[-1]).max() < 1e-12  # a closed line
+    assert (
+        np.allclose(np.linalg.norm(line, axis=1), 1.0) and np.abs(line[0] - line[-1]).max() < 1e-12
+    )  # a closed line
     assert np.linalg.norm(np.diff(line, axis=0), axis=1).max() < 0.2
     with pytest.raises(nsdyn.ProblemError, match="exchange"):
         metamorphic_palm("exchang")

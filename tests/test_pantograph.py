@@ -9,14 +9,21 @@ import pytest
 
 import nsdyn
 from nsdyn import integrators, laws, problems
-from nsdyn.studies import archive
 from nsdyn.studies import pantograph as study
+from nsdyn.studies.lib import archive
 
 problems.pantograph()  # imports the module, whose name in the package is the function's
 PANTOGRAPH = sys.modules["nsdyn.problems.pantograph"]
 RK4 = integrators.EventDriven(integrators.RK4())
 # Table 2: d, gamma, xi
-CASES = [(0.0, 90, 1.00), (0.0, 60, 0.75), (0.1, 90, 1.00), (0.1, 60, 0.74), (0.2, 90, 0.98), (0.2, 60, 0.66)]
+CASES = [
+    (0.0, 90, 1.00),
+    (0.0, 60, 0.75),
+    (0.1, 90, 1.00),
+    (0.1, 60, 0.74),
+    (0.2, 90, 0.98),
+    (0.2, 60, 0.66),
+]
 
 
 @jax.jit
@@ -57,8 +64,12 @@ def turn(motor, elbow, tip):
 def test_tip_goes_where_it_is_told():
     for d, gamma in ((0.0, 90.0), (0.2, 60.0)):
         for closed_loop in (False, True):
-            problem = problems.pantograph(d=d, gamma=gamma, speed=0.3, distance=0.0, closed_loop=closed_loop)
-            at, rate = jax.jvp(lambda q, p=problem.params: PANTOGRAPH.tip(q, p), (problem.q0,), (problem.v0,))
+            problem = problems.pantograph(
+                d=d, gamma=gamma, speed=0.3, distance=0.0, closed_loop=closed_loop
+            )
+            at, rate = jax.jvp(
+                lambda q, p=problem.params: PANTOGRAPH.tip(q, p), (problem.q0,), (problem.v0,)
+            )
             angle = np.radians(gamma)
             assert np.allclose(at, [d, 0.2242], atol=1e-15)
             assert np.allclose(rate, 0.3 * np.array([np.cos(angle), np.sin(angle)]), atol=1e-14)
@@ -82,7 +93,9 @@ def kinetic_of_points(q, v, p):
         for m, point in ((p["m1"], near), (p["m2"], far)):
             total += 0.5 * m * jnp.sum(jax.jvp(point, (q,), (v,))[1] ** 2)
         total += 0.5 * p["I1"] * v[i] ** 2 + 0.5 * p["I2"] * v[i + 1] ** 2
-    return total + 0.5 * p["mE"] * jnp.sum(jax.jvp(lambda q: PANTOGRAPH.tip_of_links(q, p), (q,), (v,))[1] ** 2)
+    return total + 0.5 * p["mE"] * jnp.sum(
+        jax.jvp(lambda q: PANTOGRAPH.tip_of_links(q, p), (q,), (v,))[1] ** 2
+    )
 
 
 def test_mass_and_force_are_those_of_the_lagrangian():
@@ -93,7 +106,9 @@ def test_mass_and_force_are_those_of_the_lagrangian():
         (PANTOGRAPH.force_of_links, lagrangian.force, (q, v, 0.0, p)),
     ):
         wanted = np.asarray(jax.jit(theirs)(*arguments))
-        assert np.allclose(jax.jit(ours)(*arguments), wanted, rtol=0, atol=1e-14 * np.abs(wanted).max())
+        assert np.allclose(
+            jax.jit(ours)(*arguments), wanted, rtol=0, atol=1e-14 * np.abs(wanted).max()
+        )
 
 
 @jax.jit
@@ -102,7 +117,13 @@ def motion_of_links(q, v, p):
     loop = lambda q: PANTOGRAPH.loop(q, 0.0, p)
     rate = lambda q: jax.jvp(loop, (q,), (v,))[1]
     system, wall = PANTOGRAPH.LINKS, jax.jacfwd(PANTOGRAPH.tip)(q, p)
-    return system.mass(q, p), system.force(q, v, 0.0, p), jax.jacfwd(loop)(q), jax.jvp(rate, (q,), (v,))[1], wall
+    return (
+        system.mass(q, p),
+        system.force(q, v, 0.0, p),
+        jax.jacfwd(loop)(q),
+        jax.jvp(rate, (q,), (v,))[1],
+        wall,
+    )
 
 
 @jax.jit
@@ -124,8 +145,12 @@ def test_models_agree_in_accelerations_and_impacts(d):
     B, A = np.asarray(matrices(q, p)[1])
     one = nsdyn.transition_report(M, np.zeros((0, 2)), A[None], v, tangents=B[None])
     two = nsdyn.transition_report(M4, G, np.vstack([G, A4]), rates, tangents=B4[None])
-    assert np.allclose(two.v_after[[0, 2]], one.v_after, atol=1e-12) and two.Lam[2] == pytest.approx(one.Lam[0])
-    assert two.xi == pytest.approx(one.xi, rel=1e-12) and np.allclose(two.xi_values, one.xi_values, atol=1e-12)
+    assert np.allclose(two.v_after[[0, 2]], one.v_after, atol=1e-12) and two.Lam[
+        2
+    ] == pytest.approx(one.Lam[0])
+    assert two.xi == pytest.approx(one.xi, rel=1e-12) and np.allclose(
+        two.xi_values, one.xi_values, atol=1e-12
+    )
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +170,9 @@ def test_minimal_and_closed_loop_agree(runs):
     assert np.abs(loop.q[:, [0, 2]] - minimal.q).max() < 1e-9
     assert np.abs(loop.v[:, [0, 2]] - minimal.v).max() < 1e-8
     assert np.allclose(loop.energy, minimal.energy, rtol=0, atol=1e-12)
-    assert len(loop.events) == len(minimal.events) and np.allclose(loop.events.t, minimal.events.t, atol=1e-11)
+    assert len(loop.events) == len(minimal.events) and np.allclose(
+        loop.events.t, minimal.events.t, atol=1e-11
+    )
     assert loop.events.Lam[0, 2] == pytest.approx(minimal.events.Lam[0, 0], rel=1e-8)
     closure = jax.vmap(lambda q: PANTOGRAPH.loop(q, 0.0, problem.params))(jnp.asarray(loop.q))
     assert np.abs(closure).max() < 1e-12
@@ -156,10 +183,15 @@ def test_reports_of_both_models_agree(runs):
     law, found = runs
     one, two = (nsdyn.transition_report(problem, run.events[0], law) for problem, run in found)
     assert one.xi == pytest.approx(two.xi, rel=1e-9)
-    assert one.beta == pytest.approx(two.beta, rel=1e-7) and one.beta[0] < 0  # the tip moves along +x
+    assert (
+        one.beta == pytest.approx(two.beta, rel=1e-7) and one.beta[0] < 0
+    )  # the tip moves along +x
     assert abs(one.beta[0]) == pytest.approx(0.03 * abs(one.Lam[0]), rel=1e-9)  # it slips
     assert one.ledger == pytest.approx(two.ledger, rel=1e-7, abs=1e-12)
-    assert one.energy_after[1] < 1e-12 * one.energy_before[0] and one.energy_after[2] < one.energy_before[2]
+    assert (
+        one.energy_after[1] < 1e-12 * one.energy_before[0]
+        and one.energy_after[2] < one.energy_before[2]
+    )
     assert one.kind == two.kind == "regular" and (two.before.rank, two.after.rank) == (2, 3)
 
 
@@ -168,11 +200,16 @@ def test_study(tmp_path, monkeypatch):
     study.compute(tmp_path, points=25, step=1e-3)
     cases = archive.read(tmp_path / "data", "cases")[0]
     assert [xi for xi, _, _ in study.agreement(cases)] == [True] * 6
-    assert [ratio for _, ratio, _ in study.agreement(cases)] == [False, True] * 3  # at 90 degrees T_a is noise
+    assert [ratio for _, ratio, _ in study.agreement(cases)] == [
+        False,
+        True,
+    ] * 3  # at 90 degrees T_a is noise
     measured = np.array([case.Lam for case in study.PAPER]) / cases.Lam.values
     assert measured.min() > 1.16 and measured.max() < 1.23
     impacts = archive.read(tmp_path / "data", "impacts")[0]
-    for t, T_c, T_a, printed in zip(impacts.t.values, impacts.T_c.values, impacts.T_a.values, study.PAPER, strict=True):
+    for t, T_c, T_a, printed in zip(
+        impacts.t.values, impacts.T_c.values, impacts.T_a.values, study.PAPER, strict=True
+    ):
         left = np.flatnonzero(np.diff(t) == 0)[0]
         assert T_c[left] == pytest.approx(printed.T_c, rel=0.03) and T_c[left + 1] < 1e-9
         assert np.ptp((T_c + T_a)[: left + 1]) < 1e-9 and T_a[left + 1] <= T_a[left] + 1e-12
@@ -196,4 +233,7 @@ def test_map_has_the_experiments():
 
 
 def test_registered():
-    assert "pantograph" in problems.names() and "inferred" in sys.modules["nsdyn.problems.pantograph"].__doc__.lower()
+    assert (
+        "pantograph" in problems.names()
+        and "inferred" in sys.modules["nsdyn.problems.pantograph"].__doc__.lower()
+    )

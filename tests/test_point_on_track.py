@@ -1,4 +1,5 @@
-"""A particle on a track with a corner, on a polygon and on a circle (a pendulum), against references of their own."""
+"""A particle on a track with a corner, on a polygon and on a circle (a pendulum), against
+references of their own."""
 
 import jax
 import jax.numpy as jnp
@@ -62,7 +63,9 @@ def test_motion_in_closed_form(E, parameters):
     p = {name: float(value) for name, value in problem.params.items()}
     x0, speed = float(problem.q0[0]), np.linalg.norm(problem.v0) * np.sign(problem.v0[0])
     corners = {"x": [p["l"] - 1, p["l"], p["l"] + 1], "y": [0.0, 0.0, p["a"]]}
-    q, v, events = motion(np.asarray(out.t), **corners, x0=x0, u0=speed, m=p["m"], my=p["my"], g=p["g"], E=E)
+    q, v, events = motion(
+        np.asarray(out.t), **corners, x0=x0, u0=speed, m=p["m"], my=p["my"], g=p["g"], E=E
+    )
     assert int(out.status) == 0 and int(out.events.count) == len(events)
     assert np.abs(out.q - q).max() < 1e-13 and np.abs(out.v - v).max() < 2e-13
 
@@ -85,7 +88,10 @@ def test_no_way_out_of_the_wedge(law, E):
             out = run(problem, RK4, step=1e-2, law=law, q0=q0, v0=-4.0 * lines[before])
             assert int(out.status) == Status.LEADS_BACK, (a, before)
             event = only_event(out)
-            assert np.abs(event.q - np.array([0.5, 0.0])).max() < 1e-13 and int(event.mode_after) == after
+            assert (
+                np.abs(event.q - np.array([0.5, 0.0])).max() < 1e-13
+                and int(event.mode_after) == after
+            )
             # the wedge is on the right
             assert np.abs(event.v_after + 4.0 * speed_ratio(E, a) * lines[after]).max() < 1e-12
 
@@ -130,7 +136,9 @@ def test_many_segments(E, my):
         found = out.events.records
         t, before, after = (np.array(column) for column in list(zip(*events, strict=True))[:3])
         assert np.abs(found.t[: len(t)] - t).max() < 1e-12
-        assert np.array_equal(found.mode_before[: len(t)], before) and np.array_equal(found.mode_after[: len(t)], after)
+        assert np.array_equal(found.mode_before[: len(t)], before) and np.array_equal(
+            found.mode_after[: len(t)], after
+        )
         assert {-1, 1} == set(after - before)  # both directions
         assert np.abs(out.q - q).max() < 1e-12 and np.abs(out.v - v).max() < 1e-11
         if E == 0.5:
@@ -140,7 +148,10 @@ def test_many_segments(E, my):
 def test_sharp_turn_of_a_polygon_leads_back():
     x, _ = hilly(0)
     out = run(segmented_track(x, 3.0 * np.abs(x), x0=-0.5), RK4, step=1e-2, law=BETWEEN(1.0))
-    assert int(out.status) == Status.LEADS_BACK and abs(out.events.q[int(out.events.count) - 1, 0]) < 0.1
+    assert (
+        int(out.status) == Status.LEADS_BACK
+        and abs(out.events.q[int(out.events.count) - 1, 0]) < 0.1
+    )
 
 
 def test_cost_does_not_grow_with_segments():
@@ -153,7 +164,9 @@ def test_cost_does_not_grow_with_segments():
             lambda p, q, mode: neighbour(q > 0, q, q, 0.0, p, mode),
         )
         jaxprs = [jax.make_jaxpr(f)(p, q, mode) for f in functions]
-        sizes = [np.prod(var.aval.shape) for jaxpr in jaxprs for eqn in jaxpr.eqns for var in eqn.outvars]
+        sizes = [
+            np.prod(var.aval.shape) for jaxpr in jaxprs for eqn in jaxpr.eqns for var in eqn.outvars
+        ]
         return len(sizes), max(sizes)
 
     assert equations(5) == equations(5000)
@@ -175,10 +188,15 @@ def test_pendulum_against_its_angle():
     def rate(_, state):
         th, w = state
         inertia = mx * np.cos(th) ** 2 + my * np.sin(th) ** 2
-        return [w, (-(my - mx) * np.sin(th) * np.cos(th) * w**2 - my * g / L * np.sin(th)) / inertia]
+        return [
+            w,
+            (-(my - mx) * np.sin(th) * np.cos(th) * w**2 - my * g / L * np.sin(th)) / inertia,
+        ]
 
     out = run(pendulum(mx=mx, my=my, L=L, g=g, v0=0.5), RK4, step=1e-3)
-    angle = solve_ivp(rate, (0, 1), [np.pi / 2, 0.5 / L], method="DOP853", rtol=1e-13, atol=1e-13).y[:, -1]
+    angle = solve_ivp(
+        rate, (0, 1), [np.pi / 2, 0.5 / L], method="DOP853", rtol=1e-13, atol=1e-13
+    ).y[:, -1]
     exact = L * np.array([np.sin(angle[0]), -np.cos(angle[0])])
     assert np.abs(out.q[-1] - exact).max() < 1e-9
     assert abs(np.linalg.norm(out.q[-1]) - L) < 1e-15 and np.ptp(out.energy) < 1e-8
@@ -207,6 +225,7 @@ def test_problems_are_sound_and_share_functions(make, other):
 
 def test_factories_take_traced_values():
     height = lambda x: (
-        segmented_track(jnp.array([0.0, x, 1.0]), [0, 0, 1], x0=0.8).q0[1] + point_on_track(x0=1, a=x).q0[1]
+        segmented_track(jnp.array([0.0, x, 1.0]), [0, 0, 1], x0=0.8).q0[1]
+        + point_on_track(x0=1, a=x).q0[1]
     )
     assert np.isclose(jax.grad(height)(0.5), -0.2 / 0.5**2 + 0.5)

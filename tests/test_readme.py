@@ -63,5 +63,7 @@ def test_every_status_is_explained():
 
 
 def test_every_file_named_exists():
-    for path in re.findall(r"`((?:nsdyn|integrators|problems|studies|tests)/[a-z_/]+\.(?:py|c))`", TEXT):
+    for path in re.findall(
+        r"`((?:nsdyn|integrators|problems|studies|tests)/[a-z_/]+\.(?:py|c))`", TEXT
+    ):
         assert (README.parent / path).is_file(), path

@@ -1,4 +1,5 @@
-"""The 6R robot with scheduled locks: momenta, energy, the two halting places, and its motor coordinates."""
+"""The 6R robot with scheduled locks: momenta, energy, the two halting places, and its motor
+coordinates."""
 
 import jax
 import jax.numpy as jnp
@@ -7,8 +8,8 @@ import pytest
 from mechanisms import Either, run
 
 from nsdyn import problems
-from nsdyn.chain_dynamics import mass_matrix
 from nsdyn.integrators import RK4, EventDriven
+from nsdyn.multibody.chain_dynamics import mass_matrix
 from nsdyn.problems.geared_chain import mass, potential, tip_position
 from nsdyn.problems.rx130l import RATIO
 
@@ -31,7 +32,10 @@ def runs():
 
 def momenta(problem, events):
     M = [np.asarray(mass(q, problem.params)) for q in events.q[:3]]
-    return [(m @ before, m @ after) for m, before, after in zip(M, events.v_before, events.v_after, strict=False)]
+    return [
+        (m @ before, m @ after)
+        for m, before, after in zip(M, events.v_before, events.v_after, strict=False)
+    ]
 
 
 def test_momenta_of_unlocked_joints_are_continuous(runs):
@@ -85,7 +89,8 @@ def test_lock_times_are_parameters():
 
 
 def test_motor_coordinates():
-    """Kinetic energy, power and potential are those of the joints; a rotor counts as it is at the motor."""
+    """Kinetic energy, power and potential are those of the joints; a rotor counts as it is at the
+    motor."""
     problem = problems.rx130l()
     p, q, v = problem.params, problem.q0 + 3.0, jnp.arange(1.0, 7.0)
     joint = mass_matrix(p["chain"], q / RATIO)

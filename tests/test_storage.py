@@ -1,4 +1,5 @@
-"""Files: what is saved comes back bit by bit; any other file is refused with a clear error, and never half written."""
+"""Files: what is saved comes back bit by bit; any other file is refused with a clear error, and
+never half written."""
 
 import os
 import pickle
@@ -11,17 +12,22 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import nsdyn
-from nsdyn.storage import save
-from nsdyn.trajectory import EVENTS, METADATA, ROWS, EventTable, Trajectory
+from nsdyn.results.netcdf import save
+from nsdyn.results.solution import EVENTS, METADATA, ROWS, EventTable, Trajectory
 
 ANY = st.floats(allow_nan=True, allow_infinity=True, width=64)
 LEAVES = st.one_of(
     st.none(),
     st.text(max_size=5),
-    *(arrays.arrays(kind, arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)) for kind in "dfi?DQ"),
+    *(
+        arrays.arrays(kind, arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3))
+        for kind in "dfi?DQ"
+    ),
 )
 PARAMS = st.recursive(
-    LEAVES, lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=4), x, max_size=3), max_leaves=6
+    LEAVES,
+    lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=4), x, max_size=3),
+    max_leaves=6,
 )
 
 
@@ -30,7 +36,9 @@ def trajectories(draw):
     rows, n, m, count = draw(st.tuples(*(st.integers(0, 3) for _ in range(4))))
     parts = draw(st.sampled_from([(), (1,), (2,), (2, 2), (0,)]))
     floats = lambda *shape: draw(arrays.arrays(float, shape, elements=ANY))
-    modes = lambda *shape: draw(arrays.arrays(np.int64, shape, elements=st.integers(-(2**31), 2**31 - 1)))
+    modes = lambda *shape: draw(
+        arrays.arrays(np.int64, shape, elements=st.integers(-(2**31), 2**31 - 1))
+    )
     sizes = {"coordinate": n + 1, "velocity": n, "row": m, "event": count, "time": rows}
 
     def filled(name, dims):
@@ -40,9 +48,15 @@ def trajectories(draw):
     values = {name: filled(name, dims) for name, (dims, _) in ROWS.items()}
     events = EventTable(**{name: filled(name, dims) for name, (dims, _) in EVENTS.items()})
     finite = st.floats(allow_nan=False, allow_infinity=False)
-    about = {name: draw(st.text(max_size=6)) for name in ("problem", "integrator", "law", "nsdyn_version")}
+    about = {
+        name: draw(st.text(max_size=6))
+        for name in ("problem", "integrator", "law", "nsdyn_version")
+    }
     about |= {name: draw(finite) for name in ("step", "t0", "t_end")}
-    about |= {name: draw(st.integers(1, 2**60)) for name in ("save_every", "iterations", "iterations_worst")}
+    about |= {
+        name: draw(st.integers(1, 2**60))
+        for name in ("save_every", "iterations", "iterations_worst")
+    }
     about |= {"has_potential": draw(st.booleans())}
     return Trajectory(t=floats(rows), **values, events=events, params=draw(PARAMS), **about)
 
@@ -60,7 +74,8 @@ def same(a, b) -> bool:
     numbers = (a.real, b.real), (a.imag, b.imag)
     return (
         all(
-            np.array_equal(x, y, equal_nan=True) and np.all((np.signbit(x) == np.signbit(y)) | np.isnan(x))
+            np.array_equal(x, y, equal_nan=True)
+            and np.all((np.signbit(x) == np.signbit(y)) | np.isnan(x))
             for x, y in numbers
         )
         if a.dtype.kind in "fc"
@@ -69,9 +84,9 @@ def same(a, b) -> bool:
 
 
 def equal(a: Trajectory, b: Trajectory) -> bool:
-    return all(same(getattr(a, name), getattr(b, name)) for name in ("t", *ROWS, *METADATA, "params")) and all(
-        same(getattr(a.events, name), getattr(b.events, name)) for name in EVENTS
-    )
+    return all(
+        same(getattr(a, name), getattr(b, name)) for name in ("t", *ROWS, *METADATA, "params")
+    ) and all(same(getattr(a.events, name), getattr(b.events, name)) for name in EVENTS)
 
 
 def small(**changes) -> Trajectory:

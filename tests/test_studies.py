@@ -8,7 +8,8 @@ import pytest
 import nsdyn
 from nsdyn import problems, studies
 from nsdyn.errors import FileError, ProblemError
-from nsdyn.studies import archive, joint_locking, style
+from nsdyn.studies import joint_locking
+from nsdyn.studies.lib import archive, style
 
 STEP = 1e-2
 
@@ -30,7 +31,9 @@ def test_joint_locking_tells_the_paper_s_story(folder):
     jump = lambda data, name: data[name].values[left + 1] - data[name].values[left]
     free = np.array([[True, False, True], [True, False, False]])
     scale = np.nanmax(np.abs(consistent.P))
-    assert np.nanmax(np.abs(jump(consistent, "P"))) < 1e-10 * scale  # momenta of free joints are continuous
+    assert (
+        np.nanmax(np.abs(jump(consistent, "P"))) < 1e-10 * scale
+    )  # momenta of free joints are continuous
     assert np.isfinite(jump(consistent, "P")[free]).all()
     assert np.isnan(jump(consistent, "P")[~free]).all()  # those of locked joints are not drawn
     assert np.nanmax(np.abs(jump(inconsistent, "P"))) > 0.1 * scale
@@ -49,9 +52,9 @@ def test_data_are_computed_once(folder, monkeypatch):
     second = {file: file.read_bytes() for file in joint_locking.draw(folder)}
     assert first == second
     assert before == {file: file.stat().st_mtime_ns for file in (folder / "data").iterdir()}
-    assert {file.name for file in first} == {f"figure_{i}.{kind}" for i in range(1, 5) for kind in ("pdf", "png")} | {
-        "captions.txt"
-    }
+    assert {file.name for file in first} == {
+        f"figure_{i}.{kind}" for i in range(1, 5) for kind in ("pdf", "png")
+    } | {"captions.txt"}
     assert not list(folder.rglob(".*"))
     for arguments in ((STEP / 2,), (STEP, True)):  # other settings, and force
         with pytest.raises(AssertionError, match="computed again"):

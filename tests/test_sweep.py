@@ -1,4 +1,5 @@
-"""Sweeps give what single runs give, in chunks that share one program; a failure marks its own trajectory only."""
+"""Sweeps give what single runs give, in chunks that share one program; a failure marks its own
+trajectory only."""
 
 import sys
 import threading
@@ -11,7 +12,7 @@ import pytest
 import nsdyn
 from nsdyn.integrators import RK4, EventDriven
 
-module = sys.modules["nsdyn.sweep"]  # nsdyn.sweep is the function
+module = sys.modules["nsdyn.driver.batch_run"]  # nsdyn.sweep is the function
 STEP, T_END, MAX_EVENTS = 2e-2, 0.5, 2
 METHOD = EventDriven(RK4())
 traces = []
@@ -58,7 +59,11 @@ def run(size=SIZE, trajectories=2, **changes):
     """A sweep in chunks of `trajectories`, two at a time: memory for no more."""
     grid = nsdyn.march.Grid(0.0, T_END, STEP, 1)
     each = module.WORK * module._bytes(PROBLEM, grid, MAX_EVENTS)
-    arguments = {"step": STEP, "max_events": MAX_EVENTS, "memory": 2.5 * trajectories * each} | batch(size)
+    arguments = {
+        "step": STEP,
+        "max_events": MAX_EVENTS,
+        "memory": 2.5 * trajectories * each,
+    } | batch(size)
     return nsdyn.sweep(PROBLEM, METHOD, **arguments | changes)
 
 
@@ -77,7 +82,10 @@ def result():
 
 def values(i):
     given = batch()
-    params = {name: x[i] if np.ndim(x) > np.ndim(PROBLEM.params[name]) else x for name, x in given["params"].items()}
+    params = {
+        name: x[i] if np.ndim(x) > np.ndim(PROBLEM.params[name]) else x
+        for name, x in given["params"].items()
+    }
     return {"params": params, "q0": given["q0"][i]}
 
 
@@ -90,7 +98,9 @@ def test_shapes(result):
     assert result.mode.shape == result.energy.shape == (SIZE, rows)
     assert result.events.v_after.shape == (SIZE, MAX_EVENTS, 2)
     assert result.events.count.shape == result.status.shape == result.t_stop.shape == (SIZE,)
-    assert all(type(x) is np.ndarray for x in jax.tree.leaves((result.q, result.events, result.status)))
+    assert all(
+        type(x) is np.ndarray for x in jax.tree.leaves((result.q, result.events, result.status))
+    )
     assert result.ok.all()
     assert result.failed == ""
     assert np.all(result.t_stop == T_END)
@@ -99,7 +109,9 @@ def test_shapes(result):
 
 def test_each_trajectory_is_that_of_a_single_run(result):
     for i in (0, 5, SIZE - 1):  # the last chunk is filled up
-        single = nsdyn.simulate(PROBLEM, METHOD, step=STEP, max_events=MAX_EVENTS, check=False, **values(i))
+        single = nsdyn.simulate(
+            PROBLEM, METHOD, step=STEP, max_events=MAX_EVENTS, check=False, **values(i)
+        )
         np.testing.assert_array_equal(result.t, single.t)
         np.testing.assert_allclose(result.q[i], single.q, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(result.v[i], single.v, rtol=1e-12, atol=1e-12)
@@ -108,7 +120,9 @@ def test_each_trajectory_is_that_of_a_single_run(result):
         np.testing.assert_array_equal(result.mode[i], single.mode)
         assert result.events.count[i] == len(single.events) == 2
         np.testing.assert_allclose(result.events.t[i], batch()["params"]["locks"][i], rtol=1e-14)
-        np.testing.assert_allclose(result.events.v_after[i], single.events.v_after, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            result.events.v_after[i], single.events.v_after, rtol=1e-12, atol=1e-12
+        )
     assert not np.allclose(result.q[0], result.q[1])
 
 
@@ -117,7 +131,9 @@ def test_all_sizes_share_one_program(result):
     other = run(size=7, params=jax.tree.map(lambda x: 2 * x, batch(7)["params"]))
     again = run(size=4, q0=np.ones((4, 2)))
     assert len(traces) == count
-    assert all(now is before for now, before in zip(module._programs.values(), programs, strict=True))
+    assert all(
+        now is before for now, before in zip(module._programs.values(), programs, strict=True)
+    )
     assert (len(other), len(again)) == (7, 4)
 
 
@@ -131,7 +147,9 @@ def test_a_failure_marks_its_own_trajectory(result):
     assert np.all(mixed.status[failed] == nsdyn.Status.NONFINITE)
     assert np.all(mixed.t_stop[failed] < T_END)
     assert np.all(np.isnan(mixed.q[failed, -1]))
-    np.testing.assert_array_equal(mixed.q[mixed.ok], result.q[mixed.ok])  # the neighbours are as they were
+    np.testing.assert_array_equal(
+        mixed.q[mixed.ok], result.q[mixed.ok]
+    )  # the neighbours are as they were
     assert mixed.failed.startswith("3 of 11 NONFINITE: the state became infinite or NaN")
     assert "Trajectories 3 (t = " in mixed.failed
     assert repr(mixed) == "Sweep(11 trajectories of 26 rows, 3 failed)"
@@ -159,7 +177,11 @@ def test_progress_and_threads(result, monkeypatch):
 def test_an_error_in_progress_stops_the_sweep(result, monkeypatch):
     chunks = []
     put = module._Results.put
-    monkeypatch.setattr(module._Results, "put", lambda self, first, out: chunks.append(first) or put(self, first, out))
+    monkeypatch.setattr(
+        module._Results,
+        "put",
+        lambda self, first, out: chunks.append(first) or put(self, first, out),
+    )
 
     def stop(done, total):
         raise KeyboardInterrupt
@@ -178,7 +200,9 @@ def test_layout():
     assert layout(10**6, memory=float("inf")) == (module.CHUNK, 2)
     assert layout(100, memory=9.0) == (4, 2)
     assert layout(100, memory=1.5) == (1, 1)
-    with pytest.raises(nsdyn.ProblemError, match=r"memory: one trajectory needs about 1e\+06 bytes.*save_every"):
+    with pytest.raises(
+        nsdyn.ProblemError, match=r"memory: one trajectory needs about 1e\+06 bytes.*save_every"
+    ):
         layout(10, memory=1e5, each=1e6)
     for wrong in (0, -1.0, "1 GB", float("nan")):
         with pytest.raises(nsdyn.ProblemError, match="memory: expected a positive number"):
@@ -187,7 +211,14 @@ def test_layout():
 
 def test_the_size_of_results_is_foreseen(result):
     grid = nsdyn.march.Grid(0.0, T_END, STEP, 1)
-    arrays = [result.q, result.v, result.lam, result.mode, result.energy, *jax.tree.leaves(result.events.records)]
+    arrays = [
+        result.q,
+        result.v,
+        result.lam,
+        result.mode,
+        result.energy,
+        *jax.tree.leaves(result.events.records),
+    ]
     assert sum(x.nbytes for x in arrays) == SIZE * module._bytes(PROBLEM, grid, MAX_EVENTS)
 
 
@@ -198,8 +229,14 @@ def test_the_size_of_results_is_foreseen(result):
         ({"q0": np.ones((SIZE, 3))}, r"q0: expected shape \(2,\), or \(B, 2\).*found \(11, 3\)"),
         ({"v0": np.ones((1, SIZE, 2))}, r"v0: expected shape \(2,\)"),
         ({"v0": "fast"}, "v0: expected numbers"),
-        ({"params": {**PROBLEM.params, "locks": np.ones((SIZE, 3))}}, r"params\['locks'\]: expected shape \(2,\), or"),
-        ({"params": {**PROBLEM.params, "k": np.ones((SIZE, 1))}}, r"params\['k'\]: expected shape \(\), or \(B,\)"),
+        (
+            {"params": {**PROBLEM.params, "locks": np.ones((SIZE, 3))}},
+            r"params\['locks'\]: expected shape \(2,\), or",
+        ),
+        (
+            {"params": {**PROBLEM.params, "k": np.ones((SIZE, 1))}},
+            r"params\['k'\]: expected shape \(\), or \(B,\)",
+        ),
         ({"params": {**PROBLEM.params, "k": "stiff"}}, r"params\['k'\]: expected numbers"),
         ({"params": {"k": np.ones(SIZE)}}, r"params: .*no 'masses'.*\*\*problem.params"),
         ({"params": {**PROBLEM.params, "k": [1.0, 2.0]}}, "params: expected the structure"),
@@ -225,9 +262,13 @@ def test_programs_that_call_lapack_run_one_at_a_time(n, threads, monkeypatch):
     """Side by side they can wait for each other for ever."""
     found = []
     executor = module.ThreadPoolExecutor
-    monkeypatch.setattr(module, "ThreadPoolExecutor", lambda count: found.append(count) or executor(count))
+    monkeypatch.setattr(
+        module, "ThreadPoolExecutor", lambda count: found.append(count) or executor(count)
+    )
     monkeypatch.setattr(module.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     system = nsdyn.System(mass=lambda q, p: jnp.eye(n) + 0.1, force=lambda q, v, t, p: -q)
     problem = nsdyn.Problem("springs", system, q0=np.zeros(n), v0=np.ones(n), t_end=0.1)
-    out = nsdyn.sweep(problem, METHOD, step=0.05, v0=np.ones((64, n)) * np.linspace(0.0, 1.0, 64)[:, None])
+    out = nsdyn.sweep(
+        problem, METHOD, step=0.05, v0=np.ones((64, n)) * np.linspace(0.0, 1.0, 64)[:, None]
+    )
     assert found == [threads] and out.ok.all() and np.abs(out.v[0]).max() == 0.0

@@ -1,4 +1,5 @@
-"""Orders across a switch with a velocity jump, on curved constraints, at a time that has to be solved for."""
+"""Orders across a switch with a velocity jump, on curved constraints, at a time that has to be
+solved for."""
 
 import functools
 
@@ -21,13 +22,17 @@ def side_circle(q, t, p):
     return 0.5 * ((q[0] - 0.3) ** 2 + (q[1] + 0.6) ** 2 - 0.25)
 
 
-# From a circle about the origin to one about (0.3, -0.6): they cross at (0, -1), under the angle atan(3/4).
+# From a circle about the origin to one about (0.3, -0.6): they cross at (0, -1), under the angle
+# atan(3/4).
 KINK = nsdyn.Switching(modes=(circle, side_circle), switches=(below_peg,))
-PROBLEM = nsdyn.Problem("kink", SWING, KINK, q0=[0.8, -0.6], v0=[0.0, 0.0], t_end=T_END, params={"m": 1.0, "g": 9.81})
+PROBLEM = nsdyn.Problem(
+    "kink", SWING, KINK, q0=[0.8, -0.6], v0=[0.0, 0.0], t_end=T_END, params={"m": 1.0, "g": 9.81}
+)
 
 
 def on_circle(centre, radius, g):
-    """Motion on a circle in its angle from the x-axis: 1/2 d/dth(...) from T = 1/2 (t.M t) (radius w)^2, V = 2 g y."""
+    """Motion on a circle in its angle from the x-axis: 1/2 d/dth(...) from T = 1/2 (t.M t) (radius
+    w)^2, V = 2 g y."""
 
     def rate(_, y):
         th, w = y
@@ -55,24 +60,34 @@ def exact(g):
     rate, state = on_circle(CENTRE, RADIUS, g)
     th = np.arctan2(-0.4, -0.3)
     tangent = np.array([-np.sin(th), np.cos(th)])
-    w = tangent @ (MASS * v[0]) / (tangent @ (MASS * tangent)) / RADIUS  # momentum along the new tangent
+    w = (
+        tangent @ (MASS * v[0]) / (tangent @ (MASS * tangent)) / RADIUS
+    )  # momentum along the new tangent
     assert t < AFTER[0]
     return t, *state(*solve_ivp(rate, (t, AFTER[-1]), [th, w], t_eval=AFTER, **options).y)
 
 
 def errors(scheme, finer):
-    """The largest errors in event time, q and v over all places of the switch and all rows after it: at one instant an error
-    may happen to change its sign. Slower by the factor `finer`, the swing takes steps of finer * STEP in the same program."""
+    """The largest errors in event time, q and v over all places of the switch and all rows after
+    it: at one instant an error may happen to change its sign. Slower by the factor `finer`, the
+    swing takes steps of finer * STEP in the same program."""
     found = []
     for g in GRAVITIES:
-        settings = {"step": STEP, "t_end": T_END / FINEST, "save_every": round(0.02 / STEP), "max_events": 4}
+        settings = {
+            "step": STEP,
+            "t_end": T_END / FINEST,
+            "save_every": round(0.02 / STEP),
+            "max_events": 4,
+        }
         out = run(PROBLEM, scheme, params={"m": 1.0, "g": g * finer**2}, **settings)
         t, q, v = exact(g)
         time = finer * np.asarray(out.t)
         rows = [int(np.argmin(np.abs(time - instant))) for instant in AFTER]
         assert np.abs(time[rows] - AFTER).max() < 1e-12 and np.all(np.asarray(out.mode)[rows] == 1)
         largest = lambda x, y, rows=rows: np.abs(np.asarray(x)[rows] - y).max()
-        found.append([abs(finer * float(out.events.t[0]) - t), largest(out.q, q), largest(out.v / finer, v)])
+        found.append(
+            [abs(finer * float(out.events.t[0]) - t), largest(out.q, q), largest(out.v / finer, v)]
+        )
     return np.max(found, axis=0)
 
 
@@ -97,7 +112,12 @@ def test_captured_switches_are_of_order_one():
 
 
 def test_the_jump_is_there():
-    settings = {"step": STEP, "t_end": T_END / FINEST, "save_every": round(0.02 / STEP), "max_events": 4}
+    settings = {
+        "step": STEP,
+        "t_end": T_END / FINEST,
+        "save_every": round(0.02 / STEP),
+        "max_events": 4,
+    }
     out = run(PROBLEM, EventDriven(RK4()), params={"m": 1.0, "g": 9.8}, **settings)
     before, after = out.events.v_before[0], out.events.v_after[0]
     assert float(jnp.linalg.norm(after - before)) > 0.5

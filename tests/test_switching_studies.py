@@ -1,19 +1,24 @@
-"""The studies of switching constraints, with coarse settings: what they are to show, and that they draw it."""
+"""The studies of switching constraints, with coarse settings: what they are to show, and that they
+draw it."""
 
 import numpy as np
 import pytest
 
 import nsdyn
 from nsdyn import studies
-from nsdyn.shown import settings_text
-from nsdyn.studies import archive, convergence, pothole, switching_track
-from nsdyn.studies.schemes import SCHEMES, plain, table
+from nsdyn._repr import settings_text
+from nsdyn.studies import convergence, pothole, switching_track
+from nsdyn.studies.lib import archive
+from nsdyn.studies.lib.schemes import SCHEMES, plain, table
 
 pytestmark = pytest.mark.slow
 
 STEP = 2e-2
 STEPS = (0.02, 0.01, 0.005)
-SCHEMES_OF_TRACK = ("index_2", "nsga")  # each is a program to compile; test_capturing.py has the others
+SCHEMES_OF_TRACK = (
+    "index_2",
+    "nsga",
+)  # each is a program to compile; test_capturing.py has the others
 NAMES = {"switching_track": 6, "pothole": 3, "convergence": 1}  # with the number of figures
 
 
@@ -55,7 +60,10 @@ def case(folder, name, E, gravity=0.0):
 def test_nsga_has_the_speed_of_the_law_from_the_first_step(track, E):
     run = case(track, "nsga", E)
     after = run.mode.values == 1
-    assert np.abs(np.linalg.norm(run.v.values[after], axis=1) - switching_track.speed_after(E)).max() < 1e-12
+    assert (
+        np.abs(np.linalg.norm(run.v.values[after], axis=1) - switching_track.speed_after(E)).max()
+        < 1e-12
+    )
     for level in switching_track.LEVELS:
         assert np.abs(run[level].values).max() < 1e-10, level
 
@@ -65,28 +73,40 @@ def test_index_2_keeps_a_gap_and_has_a_wrong_speed(track):
         run = case(track, "index_2", E)
         after = run.mode.values == 1
         gap = np.abs(run.position.values[after])
-        assert np.ptp(gap[-5:]) < 1e-2 * gap[-1] and 1e-3 < gap.min() < gap.max() < STEP * 2.0  # below h |G+ v-|
+        assert (
+            np.ptp(gap[-5:]) < 1e-2 * gap[-1] and 1e-3 < gap.min() < gap.max() < STEP * 2.0
+        )  # below h |G+ v-|
         assert np.abs(run.velocity.values[after]).max() < 1e-12
         ratio = np.linalg.norm(run.v.values[-1]) / switching_track.TRACK["v0"]
-        assert abs(ratio - switching_track.index_2_ratio(E)) < 1e-3 * (1 - E) + 1e-12  # memory fades with the steps
+        assert (
+            abs(ratio - switching_track.index_2_ratio(E)) < 1e-3 * (1 - E) + 1e-12
+        )  # memory fades with the steps
     assert abs(switching_track.index_2_ratio(0.5) - 1.1017) < 5e-5
 
 
 def test_energy_over_the_places_of_the_corner(track):
     for name, ratio in (("index_2", switching_track.index_2_ratio(0.5) ** 2), ("nsga", 1.0)):
-        np.testing.assert_allclose(read(track, name).ratio, ratio, rtol=1e-3 if name == "index_2" else 1e-12)
+        np.testing.assert_allclose(
+            read(track, name).ratio, ratio, rtol=1e-3 if name == "index_2" else 1e-12
+        )
 
 
 def test_gravity_against_the_exact_motion(track):
     run = case(track, "nsga", 1.0, switching_track.TRACK["g"])
     q, v = switching_track.exact(run.t.values, switching_track.start(STEP, switching_track.PHASE))
-    assert np.linalg.norm(run.q.values[-1] - q[-1]) < 2 * STEP and np.linalg.norm(run.v.values[-1] - v[-1]) < 5 * STEP
+    assert (
+        np.linalg.norm(run.q.values[-1] - q[-1]) < 2 * STEP
+        and np.linalg.norm(run.v.values[-1] - v[-1]) < 5 * STEP
+    )
     # the closed form itself: v = q', and the energy falls by the factor cos^2 at the corner alone
     t = np.linspace(0.2, 0.5, 7)
     ahead, behind = (switching_track.exact(t + d, 0.0)[0] for d in (1e-5, -1e-5))
     np.testing.assert_allclose((ahead - behind) / 2e-5, switching_track.exact(t, 0.0)[1], atol=1e-8)
     exact = switching_track.reference(STEP)[1.0]
-    assert exact["energy"][0] == 8.0 and np.abs(exact["energy"][exact["t"] > exact["t_switch"]] - 6.4).max() < 1e-12
+    assert (
+        exact["energy"][0] == 8.0
+        and np.abs(exact["energy"][exact["t"] > exact["t_switch"]] - 6.4).max() < 1e-12
+    )
 
 
 def test_shapes_of_the_manifold(track):
@@ -112,7 +132,9 @@ def test_wheel_loses_speed_as_the_law_says(hole):
         assert abs(lost - pothole.energy_lost(E)) < 2.0
         assert len(run.t_switch) == 3
         jumps = np.linalg.norm(run.v_after.values - run.v_before.values, axis=1)
-        assert jumps[1] > 1.0 and max(jumps[0], jumps[2]) < 0.15  # the edges: of the order of the step
+        assert (
+            jumps[1] > 1.0 and max(jumps[0], jumps[2]) < 0.15
+        )  # the edges: of the order of the step
         # impulse and momentum
         momentum = np.array([10.0, 10.0, 0.6125]) * (run.v_after.values - run.v_before.values)[1]
         np.testing.assert_allclose(run.impulse.values[1], momentum, rtol=0, atol=1e-10)
@@ -145,7 +167,8 @@ def test_time_in_units_of_the_step_changes_nothing(track, orders):
 
 
 def test_curved_reference():
-    """On both sides of the corner: v = q', on the circle, energy constant; continuous at the corner but for v."""
+    """On both sides of the corner: v = q', on the circle, energy constant; continuous at the corner
+    but for v."""
     exact = convergence.Exact(1.0, 0.13)
     for t in (np.linspace(0.01, 0.12, 5), np.linspace(0.14, 0.49, 5)):
         q, v = exact(t)
@@ -157,14 +180,18 @@ def test_curved_reference():
         p = convergence.PROBLEM.params | {"k": 1.0}
         assert max(abs(float(rows(x, 0.0, p))) for x in q) < 1e-12
     t_switch, before, after = exact.jump
-    np.testing.assert_allclose(exact(np.array([t_switch - 1e-9, t_switch]))[1], [before, after], atol=1e-7)
+    np.testing.assert_allclose(
+        exact(np.array([t_switch - 1e-9, t_switch]))[1], [before, after], atol=1e-7
+    )
 
 
 def test_graph_distance():
     jump = lambda t: np.array([[[t, 0.0], [t, 1.0]]])
     assert abs(convergence.graph_distance(jump(0.3), jump(0.31)) - 0.01) < 1e-15
     point = np.array([[[0.3, 1.2], [0.3, 1.2]]])
-    assert abs(convergence.graph_distance(jump(0.3), np.concatenate([jump(0.3), point])) - 0.2) < 1e-15
+    assert (
+        abs(convergence.graph_distance(jump(0.3), np.concatenate([jump(0.3), point])) - 0.2) < 1e-15
+    )
     assert convergence.graph_distance(jump(0.3), jump(0.3)) == 0.0
 
 

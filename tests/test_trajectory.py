@@ -1,4 +1,5 @@
-"""`simulate` and the trajectory it gives, on a bouncing ball: h'' = -g + c h'^3, which has no end in time for c > 0."""
+"""`simulate` and the trajectory it gives, on a bouncing ball: h'' = -g + c h'^3, which has no end
+in time for c > 0."""
 
 import subprocess
 import sys
@@ -13,14 +14,15 @@ import pytest
 
 import nsdyn
 from nsdyn import laws
+from nsdyn.driver.grid import Grid
+from nsdyn.driver.pure_run import Events, Rollout
 from nsdyn.integrators import RK4, EventDriven
-from nsdyn.log import Record
-from nsdyn.march import Grid
-from nsdyn.newton import Effort
-from nsdyn.rollout import Events, Rollout
-from nsdyn.trajectory import EventTable, Trajectory, _with_jumps, plain
+from nsdyn.numerics.newton import Effort
+from nsdyn.results.plot import _with_jumps
+from nsdyn.results.solution import EventTable, Trajectory, plain
+from nsdyn.stepping.log import Record
 
-module = sys.modules["nsdyn.simulate"]  # nsdyn.simulate is the function
+module = sys.modules["nsdyn.driver.single_run"]  # nsdyn.simulate is the function
 STEP, EVENTS, E = 1e-2, 4, 0.5
 G, HEIGHT = 9.81, 1.0
 GRID = Grid(0.0, 1.0, STEP, 1)
@@ -50,7 +52,14 @@ def ball(potential=potential, params=None, **changes):
     params = params or {"m": 2.0, "g": G, "blow": (0.0,)}
     system = nsdyn.System(mass=mass, force=force, potential=potential)
     return nsdyn.Problem(
-        "ball", system, nsdyn.Contact(gap), q0=[0.0, HEIGHT], v0=[1.0, 0.0], t_end=1.0, params=params, **changes
+        "ball",
+        system,
+        nsdyn.Contact(gap),
+        q0=[0.0, HEIGHT],
+        v0=[1.0, 0.0],
+        t_end=1.0,
+        params=params,
+        **changes,
     )
 
 
@@ -67,10 +76,17 @@ def run() -> Trajectory:
 def test_rows(run):
     assert all(type(x) is np.ndarray for x in (run.t, run.q, run.v, run.lam, run.mode, run.energy))
     np.testing.assert_allclose(run.t, np.linspace(0, 1, 101), rtol=1e-15)
-    assert (run.q.shape, run.v.shape, run.lam.shape, run.mode.shape) == ((101, 2), (101, 2), (101, 1), (101,))
+    assert (run.q.shape, run.v.shape, run.lam.shape, run.mode.shape) == (
+        (101, 2),
+        (101, 2),
+        (101, 1),
+        (101,),
+    )
     falling = run.t < IMPACT
     np.testing.assert_allclose(run.q[falling, 1], HEIGHT - G * run.t[falling] ** 2 / 2, atol=1e-12)
-    np.testing.assert_allclose(run.energy, 2.0 * (np.sum(run.v**2, axis=1) / 2 + G * run.q[:, 1]), rtol=1e-14)
+    np.testing.assert_allclose(
+        run.energy, 2.0 * (np.sum(run.v**2, axis=1) / 2 + G * run.q[:, 1]), rtol=1e-14
+    )
 
 
 def test_events(run):
@@ -116,16 +132,22 @@ def test_what_was_run_is_kept(run):
     assert run.has_potential
     assert run.params["m"] == 2.0
     assert run.params["blow"] == [np.array(0.0)]
-    assert repr(run).startswith("Trajectory(ball: t = 0 to 1, 101 rows, n = 2, m = 1, 2 events; EventDriven(")
+    assert repr(run).startswith(
+        "Trajectory(ball: t = 0 to 1, 101 rows, n = 2, m = 1, 2 events; EventDriven("
+    )
 
 
 def test_other_values_compile_nothing_new(run):
     count = len(traces)
     params = {"m": 3, "g": np.float32(5.0), "blow": (jnp.array(0.0),)}  # other types, too
-    other = bounce(params=params, q0=np.array([1, 2]), v0=(0.0, 0.0), law=laws.Restitution(0.25), check=False)
+    other = bounce(
+        params=params, q0=np.array([1, 2]), v0=(0.0, 0.0), law=laws.Restitution(0.25), check=False
+    )
     assert len(traces) == count
     np.testing.assert_allclose(other.events.t[0], np.sqrt(2 * 2 / 5.0), rtol=1e-12)
-    np.testing.assert_allclose(other.events.v_after[0], -0.25 * other.events.v_before[0], rtol=1e-12)
+    np.testing.assert_allclose(
+        other.events.v_after[0], -0.25 * other.events.v_before[0], rtol=1e-12
+    )
     bounce(problem=ball(params={"m": np.array(1.0), "g": 1.0, "blow": (0.0,)}), check=False)
     assert len(traces) == count
 
@@ -140,7 +162,9 @@ def test_values_keep_their_digits():
 
 
 def test_a_full_log_is_an_error_with_the_rows_until_then(run, tmp_path):
-    with pytest.raises(nsdyn.SimulationError, match=r"ball: stopped at t = .* in mode 0 .*Raise max_events") as caught:
+    with pytest.raises(
+        nsdyn.SimulationError, match=r"ball: stopped at t = .* in mode 0 .*Raise max_events"
+    ) as caught:
         bounce(q0=[0.0, 0.02])
     error = caught.value
     impacts = np.sqrt(2 * 0.02 / G) * (1 + 2 * np.cumsum(np.append(0, E ** np.arange(1, 6))))
@@ -179,7 +203,9 @@ def stopped(run, status, first_lost: int, t_stop: float) -> nsdyn.SimulationErro
         "effort": Effort.none(),
     }
     with pytest.raises(nsdyn.SimulationError) as caught:
-        module.finished(Rollout(**rows, events=events, **ending), ball(), RK4(), laws.Restitution(E), GRID)
+        module.finished(
+            Rollout(**rows, events=events, **ending), ball(), RK4(), laws.Restitution(E), GRID
+        )
     return caught.value
 
 
@@ -188,7 +214,9 @@ def test_what_follows_a_failure_does_not_count(run):
     assert (error.t, len(error.partial.t), error.partial.t[-1]) == (0.5, 51, 0.5)
     assert error.partial.events.t.tolist() == run.events.t[:1].tolist()
     assert "(DO_NOT_MEET)" in str(error)
-    late = stopped(run, nsdyn.Status.NONFINITE, first_lost=20, t_stop=0.32)  # noticed at the end of a chunk only
+    late = stopped(
+        run, nsdyn.Status.NONFINITE, first_lost=20, t_stop=0.32
+    )  # noticed at the end of a chunk only
     assert (late.t, len(late.partial.t), len(late.partial.events)) == (run.t[20], 20, 0)
     at_once = stopped(run, nsdyn.Status.GUARD_NEGATIVE, first_lost=0, t_stop=0.0)
     assert (at_once.t, len(at_once.partial.t)) == (0.0, 0)
@@ -225,7 +253,9 @@ def test_traced_values_are_sent_to_rollout():
 
 def test_without_constraints_and_potential():
     system = nsdyn.System(mass=mass, force=force)
-    problem = nsdyn.Problem("free", system, q0=[0.0, 0.0], v0=[1.0, 0.0], t_end=0.05, params=ball().params)
+    problem = nsdyn.Problem(
+        "free", system, q0=[0.0, 0.0], v0=[1.0, 0.0], t_end=0.05, params=ball().params
+    )
     free = nsdyn.simulate(problem, EventDriven(RK4()), step=STEP, save_every=2)
     assert (free.lam.shape, free.mode.shape, len(free.events)) == ((4, 0), (4,), 0)
     np.testing.assert_allclose(free.t, [0.0, 0.02, 0.04, 0.05])
@@ -252,7 +282,9 @@ def test_xarray(run):
 def test_xarray_names_the_parts_of_a_mode(run):
     fields = {"mode_before": np.zeros((2, 3), int), "mode_after": np.ones((2, 3), int)}
     events = EventTable(**{**vars(run.events), **fields})
-    data = Trajectory(**{**vars(run), "mode": np.zeros((101, 3), int), "events": events}).to_xarray()
+    data = Trajectory(
+        **{**vars(run), "mode": np.zeros((101, 3), int), "events": events}
+    ).to_xarray()
     assert data.mode.dims == ("time", "part")
     assert data.mode_after.dims == ("event", "part")
 
@@ -274,7 +306,9 @@ def test_plot(run, tmp_path):
 def test_jumps_are_drawn_in_order():
     t, x = np.array([0.0, 1.0, 2.0]), np.array([[0.0], [12.0], [20.0]])
     when = np.array([1.0, 1.0, 1.5])
-    times, values = _with_jumps(t, x, when, np.array([[1.0], [11.0], [13.0]]), np.array([[11.0], [12.0], [14.0]]))
+    times, values = _with_jumps(
+        t, x, when, np.array([[1.0], [11.0], [13.0]]), np.array([[11.0], [12.0], [14.0]])
+    )
     assert times.tolist() == [0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.5, 1.5, 2.0]
     assert values[:, 0].tolist() == [0.0, 1.0, 11.0, 11.0, 12.0, 12.0, 13.0, 14.0, 20.0]
 
@@ -311,9 +345,10 @@ def test_parameters_keep_their_names():
 
 
 def test_importing_loads_no_heavy_packages():
-    program = (
-        "import sys, nsdyn; print([m for m in ('xarray', 'matplotlib', 'scipy.io', 'pandas') if m in sys.modules])"
-    )
+    heavy = ("xarray", "matplotlib", "scipy.io", "pandas")
+    program = f"import sys, nsdyn; print([m for m in {heavy} if m in sys.modules])"
     root = Path(__file__).parents[1]
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=root)
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=root
+    )
     assert found.stdout.strip() == "[]"

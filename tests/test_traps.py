@@ -31,7 +31,11 @@ def test_a_false_alarm_of_one_guard_does_not_fire_another():
     parts = (nsdyn.Scheduled((2.5,), (None, nsdyn.lock(0))), nsdyn.Contact(hill))
     problem = nsdyn.Problem("hill", PLANE, parts, q0=[0.0, 0.0], v0=[1.0, 0.0], t_end=2.0)
     out = run(problem, RK4, step=1.0)
-    assert int(out.status) == 0 and int(out.events.count) == 0 and np.allclose(out.q[-1], [2.0, 0.0], atol=1e-14)
+    assert (
+        int(out.status) == 0
+        and int(out.events.count) == 0
+        and np.allclose(out.q[-1], [2.0, 0.0], atol=1e-14)
+    )
 
 
 def vanishing(q, t, p):
@@ -39,9 +43,14 @@ def vanishing(q, t, p):
 
 
 def test_constraints_without_a_solution_are_a_status():
-    problem = nsdyn.Problem("gone", PLANE, nsdyn.Fixed(vanishing), q0=[0.0, 1.0], v0=[0.5, 0.0], t_end=3.0)
+    problem = nsdyn.Problem(
+        "gone", PLANE, nsdyn.Fixed(vanishing), q0=[0.0, 1.0], v0=[0.5, 0.0], t_end=3.0
+    )
     out = run(problem, RK4, step=1e-2)
-    assert int(out.status) in (Status.CONSTRAINTS_LOST, Status.NONFINITE) and 1.9 < float(out.t_stop) < 2.3
+    assert (
+        int(out.status) in (Status.CONSTRAINTS_LOST, Status.NONFINITE)
+        and 1.9 < float(out.t_stop) < 2.3
+    )
 
 
 def full_mass(q, p):
@@ -59,7 +68,9 @@ def dependent_rows(q, t, p):
 
 def test_minimal_form_with_a_dependent_row():
     system = nsdyn.System(mass=full_mass, force=steady_force)
-    problem = nsdyn.Problem("rows", system, nsdyn.Fixed(dependent_rows), q0=[0.0] * 3, v0=[-0.3, 1.0, 0.7], t_end=1.0)
+    problem = nsdyn.Problem(
+        "rows", system, nsdyn.Fixed(dependent_rows), q0=[0.0] * 3, v0=[-0.3, 1.0, 0.7], t_end=1.0
+    )
     for formulation in ("lagrange", "minimal"):
         out = run(problem, integrators.EventDriven(integrators.RK4(formulation)), step=0.05)
         assert np.allclose(out.q[-1], [-0.24650, 0.81337, 0.60573], atol=2e-4), formulation
@@ -67,7 +78,10 @@ def test_minimal_form_with_a_dependent_row():
 
 def test_redundant_locks_that_stop_the_mechanism():
     system = nsdyn.System(mass=full_mass, force=steady_force)
-    parts = (nsdyn.Scheduled((0.5,), (None, nsdyn.lock(0, 1, 2))), nsdyn.Scheduled((0.25,), (None, nsdyn.lock(0))))
+    parts = (
+        nsdyn.Scheduled((0.5,), (None, nsdyn.lock(0, 1, 2))),
+        nsdyn.Scheduled((0.25,), (None, nsdyn.lock(0))),
+    )
     problem = nsdyn.Problem("stop", system, parts, q0=[0.0] * 3, v0=[-0.3, 1.0, 0.7], t_end=1.0)
     for seed in range(5):
         out = run(problem, RK4, step=0.07, v0=np.random.default_rng(seed).standard_normal(3))
@@ -96,7 +110,11 @@ def both_gaps(q, t, p):
 
 
 def test_contacts_that_close_almost_together():
-    problem = nsdyn.Problem("pair", PLANE, nsdyn.Contact(both_gaps), q0=[1.00005, 1.00005], v0=[-1.0, -1.0], t_end=1e-4)
+    problem = nsdyn.Problem(
+        "pair", PLANE, nsdyn.Contact(both_gaps), q0=[1.00005, 1.00005], v0=[-1.0, -1.0], t_end=1e-4
+    )
     for offset in (0.0, 5e-15, 2e-14, 1e-13, 1e-9):
-        out = run(problem, RK4, step=1e-5, law=laws.Restitution(0.5), q0=[1.00005, 1.00005 + offset])
+        out = run(
+            problem, RK4, step=1e-5, law=laws.Restitution(0.5), q0=[1.00005, 1.00005 + offset]
+        )
         assert int(out.status) == 0 and np.allclose(out.v[-1], 0.5, atol=1e-12), offset

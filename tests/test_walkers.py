@@ -12,7 +12,8 @@ from nsdyn import Status, integrators, studies
 from nsdyn.problems.compass_walker import compass_walker, feet, force, mass, potential
 from nsdyn.problems.rimless_wheel import FIRST, outline, rimless_wheel
 from nsdyn.problems.simplest_walker import gait_of, simplest_walker
-from nsdyn.studies import archive, gaits, walking
+from nsdyn.studies import gaits, walking
+from nsdyn.studies.lib import archive
 
 RK4 = integrators.EventDriven(integrators.RK4())
 
@@ -46,7 +47,10 @@ def test_a_slow_rimless_wheel_rocks_on_two_feet():
     events = out.events.records
     assert int(out.status) == Status.TOO_MANY_SWITCHES
     assert np.array_equal(events.mode_after[:4], FIRST - np.array([1, 0, 1, 0]))
-    assert np.abs(omega(events.v_after[:4]) / omega(events.v_before[:4]) - np.cos(np.pi / 4)).max() < 1e-12
+    assert (
+        np.abs(omega(events.v_after[:4]) / omega(events.v_before[:4]) - np.cos(np.pi / 4)).max()
+        < 1e-12
+    )
 
 
 @pytest.mark.slow
@@ -74,7 +78,8 @@ def test_rimless_wheel_is_sound_and_shares_functions():
     assert np.allclose(line[3], [-2 * np.sin(np.pi / 8), 0.0])  # the foot that has just left
 
 
-# Compass. All strides run through one program: the simplest walker, too, takes about 0.75 s where g/l = 25 (1/s)^2.
+# Compass. All strides run through one program: the simplest walker, too, takes about 0.75 s where
+# g/l = 25 (1/s)^2.
 
 STEP, LONG = 5e-3, 1.2
 TICK = 0.2  # its unit of time, sqrt(l/g)
@@ -87,8 +92,8 @@ def goswami():
 
 def test_gait_of_the_compass(goswami):
     assert goswami.residual < 1e-10
-    # Public simulations of this compass quote, with angles from the vertical, 0.218669 (standing) and 0.323389 (swinging), and
-    # the rates 1.092386 and 0.377377.
+    # Public simulations of this compass quote, with angles from the vertical, 0.218669 (standing)
+    # and 0.323389 (swinging), and the rates 1.092386 and 0.377377.
     assert np.abs(goswami.state - [(0.218669 + 0.323389) / 2, 1.092386, 0.377377]).max() < 5e-6
     assert 0.3 < np.abs(goswami.multipliers[0]) < 1.0
     again = gaits.gait(compass_walker(), (0.28, 1.08, 0.36), STEP, LONG)
@@ -99,12 +104,18 @@ def test_multipliers_against_finite_differences(goswami):
     after = lambda x: gaits.stride(compass_walker(), x, STEP, LONG).state
     e = 1e-5
     slope = np.stack(
-        [(after(goswami.state + e * d) - after(goswami.state - e * d)) / (2 * e) for d in np.eye(3)], axis=1
+        [
+            (after(goswami.state + e * d) - after(goswami.state - e * d)) / (2 * e)
+            for d in np.eye(3)
+        ],
+        axis=1,
     )
     found = np.linalg.eigvals(slope)
     found = found[np.argsort(-np.abs(found))]
     key = lambda x: (np.round(np.abs(x), 6), x.imag)
-    assert np.abs(np.array(sorted(found, key=key)) - sorted(goswami.multipliers, key=key)).max() < 1e-6
+    assert (
+        np.abs(np.array(sorted(found, key=key)) - sorted(goswami.multipliers, key=key)).max() < 1e-6
+    )
 
 
 def test_light_feet_lead_to_the_simplest_walker():
@@ -123,13 +134,17 @@ def test_light_feet_lead_to_the_simplest_walker():
     # the same by the equations of the limit, integrated by another method
     rates = lambda t, y: [y[1], np.sin(y[0] - 0.009), y[3], pendulum(y)]
     pendulum = lambda y: np.sin(y[0] - 0.009) + np.sin(y[2]) * (y[1] ** 2 - np.cos(y[0] - 0.009))
-    end = solve_ivp(rates, (0, period), [theta, -rate, 2 * theta, swing - rate], rtol=1e-11, atol=1e-12).y[:, -1]
+    end = solve_ivp(
+        rates, (0, period), [theta, -rate, 2 * theta, swing - rate], rtol=1e-11, atol=1e-12
+    ).y[:, -1]
     turned = -np.cos(2 * end[0]) * end[1]
     assert np.abs(np.array([-end[0], turned, turned * np.cos(2 * end[0])]) - limit[:3]).max() < 2e-6
     assert abs(end[2] - 2 * end[0]) < 2e-6
 
 
-@pytest.mark.parametrize("state", [(0.27, 0.3, 0.4), (0.27, 3.0, 0.4)], ids=["too slow", "too fast for the other leg"])
+@pytest.mark.parametrize(
+    "state", [(0.27, 0.3, 0.4), (0.27, 3.0, 0.4)], ids=["too slow", "too fast for the other leg"]
+)
 def test_a_walker_may_fall(state):
     assert not gaits.stride(compass_walker(), state, STEP, 1.2).struck
     with pytest.raises(nsdyn.ProblemError, match="no heel strike"):
@@ -140,7 +155,9 @@ def test_compass_is_sound_and_is_what_its_energies_say():
     problem = compass_walker()
     p = problem.params
     assert problem.check().ok and simplest_walker().check().ok
-    assert jax.tree.structure(problem.constraint) == jax.tree.structure(simplest_walker().constraint)
+    assert jax.tree.structure(problem.constraint) == jax.tree.structure(
+        simplest_walker().constraint
+    )
     assert np.allclose(feet(problem.q0, p), [[0.0, 0.0], [-2 * np.sin(0.27), 0.0]])
 
     def kinetic(q, v, p):
@@ -151,7 +168,9 @@ def test_compass_is_sound_and_is_what_its_energies_say():
     system = nsdyn.System.from_lagrangian(kinetic, potential)
     both = lambda mass, force: jax.jit(lambda q, v: (mass(q, p), force(q, v, 0.0, p)))
     state = jnp.array([0.1, 0.9, -0.3, 0.4]), jnp.array([0.3, -0.2, 1.1, -0.7])
-    for found, wanted in zip(both(mass, force)(*state), both(system.mass, system.force)(*state), strict=True):
+    for found, wanted in zip(
+        both(mass, force)(*state), both(system.mass, system.force)(*state), strict=True
+    ):
         assert np.abs(found - wanted).max() < 1e-12
 
 
@@ -167,11 +186,18 @@ def test_study_of_walking(tmp_path):
     found, basin = (archive.read(tmp_path / "data", name)[0] for name in ("gait", "basin"))
     distance = np.linalg.norm(found.strides.values - found.state.values[None], axis=1)
     modulus = np.hypot(*found.multipliers.values[0])
-    assert abs((distance[16] / distance[4]) ** (1 / 12) - modulus) < 0.05  # strides return as the multiplier says
+    assert (
+        abs((distance[16] / distance[4]) ** (1 / 12) - modulus) < 0.05
+    )  # strides return as the multiplier says
     assert float(found.error) < 1e-5
     inside, strikes = basin.inside.values == 1, basin.strikes.values
-    assert 0 < inside.sum() < inside.size / 2 and strikes[inside].min() >= walking.STRIKES and strikes.min() == 0
+    assert (
+        0 < inside.sum() < inside.size / 2
+        and strikes[inside].min() >= walking.STRIKES
+        and strikes.min() == 0
+    )
     near = np.unravel_index(
-        np.argmin(np.abs(basin.th.values - 0.27)[:, None] + np.abs(basin.u.values - 1.09)[None]), (9, 9)
+        np.argmin(np.abs(basin.th.values - 0.27)[:, None] + np.abs(basin.u.values - 1.09)[None]),
+        (9, 9),
     )
     assert inside[near]

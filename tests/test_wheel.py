@@ -1,7 +1,8 @@
 """The wheel over a pothole against its energy balance.
 
-The wheel turns about its contact point with the inertia J = I + m R^2 throughout, so that between the impacts
-J omega^2 / 2 + m g y is constant, and each passage of the middle multiplies omega by the ratio r.
+The wheel turns about its contact point with the inertia J = I + m R^2 throughout, so that between
+the impacts J omega^2 / 2 + m g y is constant, and each passage of the middle multiplies omega by
+the ratio r.
 """
 
 import equinox as eqx
@@ -12,7 +13,15 @@ from mechanisms import run
 
 import nsdyn
 from nsdyn import Status, integrators, laws
-from nsdyn.problems.wheel_over_pothole import far_edge, ground, mass, near_edge, outline, road_again, wheel_over_pothole
+from nsdyn.problems.wheel_over_pothole import (
+    far_edge,
+    ground,
+    mass,
+    near_edge,
+    outline,
+    road_again,
+    wheel_over_pothole,
+)
 
 RK4 = integrators.EventDriven(integrators.RK4())
 POST = laws.PostSwitchGradient()
@@ -40,7 +49,8 @@ def final_speed(r, R=0.35, v0=3.0, **others):
 
 
 def passes(out, r, R=0.35, l=0.5, lp=0.3, **others):
-    """The wheel passes the hole with three switches, of which only the middle one jumps, by the ratio r."""
+    """The wheel passes the hole with three switches, of which only the middle one jumps, by the
+    ratio r."""
     events = out.events.records
     assert int(out.status) == 0 and int(out.events.count) == 3
     assert np.array_equal(events.mode_after[:3], [1, 2, 3])
@@ -94,7 +104,8 @@ def test_euclidean_metric(E, expected):
 
 
 def test_a_slow_wheel_rocks_in_the_hole():
-    """It does not climb the far edge but comes back through the middle, again and again, ever sooner."""
+    """It does not climb the far edge but comes back through the middle, again and again, ever
+    sooner."""
     slow = {"l": 0.02, "v0": 0.4, "lp": 0.4, "g": 60.0}
     out = wheel_run(laws.IntermediateGradient(1.0), **slow)  # the program of the tests before
     assert int(out.status) == Status.TOO_MANY_SWITCHES and out.t_stop < 0.6
@@ -122,7 +133,13 @@ def test_a_hole_that_the_wheel_does_not_span(wrong):
 
 def test_drawing():
     problem = wheel_over_pothole()
-    line, road = np.asarray(outline(problem.q0, problem.params)), np.asarray(ground(problem.params, 2.0))
+    line, road = (
+        np.asarray(outline(problem.q0, problem.params)),
+        np.asarray(ground(problem.params, 2.0)),
+    )
     assert np.allclose(line[0], [0.0, 0.35]) and np.allclose(line[1], [0.0, 0.7])
-    assert np.allclose(np.linalg.norm(line[1:] - line[0], axis=1), 0.35) and abs(line[:, 1].min()) < 1e-3
+    assert (
+        np.allclose(np.linalg.norm(line[1:] - line[0], axis=1), 0.35)
+        and abs(line[:, 1].min()) < 1e-3
+    )
     assert np.allclose(road[[1, 4]], [[0.5, 0.0], [0.8, 0.0]])

@@ -1,6 +1,9 @@
-"""Impulse laws: what decides the velocities after a switch."""
+"""Impulse laws, one per file: what decides the velocity after a mode change.
 
-from nsdyn.law import AbstractLaw, Jump, Switch
+May import: numerics.
+"""
+
+from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
 from nsdyn.laws.intermediate import GrassmannMidGradient, IntermediateGradient
 from nsdyn.laws.mueller import MuellerTransition
 from nsdyn.laws.non_ideal import NonIdeal
@@ -13,10 +16,10 @@ __all__ = [
     "GrassmannMidGradient",
     "IntermediateGradient",
     "Jump",
+    "ModeChange",
     "MuellerTransition",
     "NonIdeal",
     "PostSwitchGradient",
     "Restitution",
-    "Switch",
     "ZeroVelocity",
 ]

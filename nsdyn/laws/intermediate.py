@@ -2,15 +2,18 @@
 
     M (v+ - v-) + G_E^T Lam = U,    G+ v+ = -g_t+                                              (1)
 
-G_E lies at position E on the geodesic from the row space of G- (E = 0) to that of G+ (E = 1); see `nsdyn.grassmann`. In the mass
-metric, and with constraints that do not depend on time, the velocity in each principal plane, of angle th, is multiplied by
+G_E lies at position E on the geodesic from the row space of G- (E = 0) to that of G+ (E = 1); see
+`nsdyn.laws.grassmann`. In the mass metric, and with constraints that do not depend on time, the
+velocity in each principal plane, of angle th, is multiplied by
 
     cos(E th) / cos((1 - E) th)                                                                (2)
 
-so that E = 1/2 preserves kinetic energy, E > 1/2 dissipates and E < 1/2 produces it (docs/energy_theorem.md). In the Euclidean
-metric none of this holds in general, and the units of the coordinates matter.
+so that E = 1/2 preserves kinetic energy, E > 1/2 dissipates and E < 1/2 produces it
+(docs/energy_theorem.md). In the Euclidean metric none of this holds in general, and the units of
+the coordinates matter.
 
-In the mass metric the rows D of G_E are such that G+ M^-1 D^T = G+ M^-1 G+^T: Lam is that of `PostSwitchGradient` for every E.
+In the mass metric the rows D of G_E are such that G+ M^-1 D^T = G+ M^-1 G+^T: Lam is that of
+`PostSwitchGradient` for every E.
 """
 
 from typing import Any, Literal
@@ -20,9 +23,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nsdyn import grassmann
 from nsdyn.errors import ProblemError
-from nsdyn.law import AbstractLaw, Jump, Switch
+from nsdyn.laws import grassmann
+from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
 from nsdyn.status import MESSAGES, Status
 
 METRICS = ("mass", "euclidean")
@@ -30,7 +33,8 @@ CONTAINED = 1e-12  # squared sine of the angle below which rows are combinations
 
 
 class IntermediateGradient(AbstractLaw):
-    """The gradients at `position` E: 0 is G-, 1 is G+. E < 1/2 produces energy and needs `allow_energy_gain`."""
+    """The gradients at `position` E: 0 is G-, 1 is G+. E < 1/2 produces energy and needs
+    `allow_energy_gain`."""
 
     position: Any = eqx.field(converter=lambda x: jnp.asarray(x, float))
     metric: Literal["mass", "euclidean"] = eqx.field(static=True, default="mass")
@@ -43,14 +47,16 @@ class IntermediateGradient(AbstractLaw):
         codes = _refusal(np.asarray(self.position), self.allow_energy_gain, np)
         if np.any(codes != Status.OK):
             found = np.asarray(self.position).tolist()
-            raise ProblemError(f"IntermediateGradient(position={found}): {MESSAGES[Status(np.max(codes))]}")
+            raise ProblemError(
+                f"IntermediateGradient(position={found}): {MESSAGES[Status(np.max(codes))]}"
+            )
 
-    def decide(self, switch: Switch) -> Jump:
-        return _along(switch, self.metric, grassmann.between(self.position))
+    def decide(self, change: ModeChange) -> Jump:
+        return _along(change, self.metric, grassmann.between(self.position))
 
-    def objection(self, switch: Switch):
+    def failure_code(self, change: ModeChange):
         refusal = _refusal(self.position, self.allow_energy_gain, jnp)
-        undefined = jnp.where(self.position == 1.0, Status.OK, _undefined(switch, self.metric))
+        undefined = jnp.where(self.position == 1.0, Status.OK, _undefined(change, self.metric))
         return jnp.where(refusal != Status.OK, refusal, undefined)
 
 
@@ -62,59 +68,67 @@ class GrassmannMidGradient(AbstractLaw):
     def __check_init__(self):
         _check_metric(self)
 
-    def decide(self, switch: Switch) -> Jump:
-        return _along(switch, self.metric, grassmann.midway)
+    def decide(self, change: ModeChange) -> Jump:
+        return _along(change, self.metric, grassmann.midway)
 
-    def objection(self, switch: Switch):
-        return _undefined(switch, self.metric)
+    def failure_code(self, change: ModeChange):
+        return _undefined(change, self.metric)
 
 
 def _check_metric(law):
     if law.metric not in METRICS:
-        raise ProblemError(f"{type(law).__name__}(metric=...): expected one of {METRICS}, found {law.metric!r}")
+        raise ProblemError(
+            f"{type(law).__name__}(metric=...): expected one of {METRICS}, found {law.metric!r}"
+        )
 
 
 def _refusal(E, allow_energy_gain, xp):
-    """The status of a position that the law does not take; `xp` is numpy, or jax.numpy for traced ones."""
+    """The status of a position that the law does not take; `xp` is numpy, or jax.numpy for traced
+    ones."""
     gains = (E < 0.5) & (not allow_energy_gain)
     inside = (E >= 0) & (E <= 1)
     return xp.where(inside, xp.where(gains, Status.ENERGY_GAIN, Status.OK), Status.BAD_POSITION)
 
 
-def _metric(switch: Switch, metric):
-    return switch.solve if metric == "mass" else lambda b: b
+def _metric(change: ModeChange, metric):
+    return change.solve if metric == "mass" else lambda b: b
 
 
-def _stacked(switch: Switch):
+def _stacked(change: ModeChange):
     """G- and G+, padded to the same number of rows, at least one."""
-    rows = max(len(switch.G_before), len(switch.G), 1)
-    return jnp.stack([jnp.pad(G, ((0, rows - len(G)), (0, 0))) for G in (switch.G_before, switch.G)])
+    rows = max(len(change.G_before), len(change.G_after), 1)
+    return jnp.stack(
+        [jnp.pad(G, ((0, rows - len(G)), (0, 0))) for G in (change.G_before, change.G_after)]
+    )
 
 
-def _undefined(switch: Switch, metric):
-    """The status of a switch with nothing between its gradients. Where the rows after held before, nothing is asked for."""
-    frame = grassmann.frame(_metric(switch, metric), _stacked(switch))
+def _undefined(change: ModeChange, metric):
+    """The status of a switch with nothing between its gradients. Where the rows after held before,
+    nothing is asked for."""
+    frame = grassmann.frame(_metric(change, metric), _stacked(change))
     smallest = jnp.min(frame.cosines)
     changes = (frame.ranks[0] != frame.ranks[1]) & (1.0 - smallest**2 > CONTAINED)
     cut = jnp.where(smallest < grassmann.CUT, Status.CUT_LOCUS, Status.OK)
     return jnp.where(changes, Status.RANK_CHANGES, cut)
 
 
-def _along(switch: Switch, metric, T) -> Jump:
-    """(1) for combinations H+ = P G+ of the rows, orthonormal but for round-off; if x are their impulses, Lam = P^T x."""
-    found = grassmann.pair(_metric(switch, metric), _stacked(switch))
+def _along(change: ModeChange, metric, T) -> Jump:
+    """(1) for combinations H+ = P G+ of the rows, orthonormal but for round-off; if x are their
+    impulses, Lam = P^T x."""
+    found = grassmann.pair(_metric(change, metric), _stacked(change))
     F, H = grassmann.geodesic(found, T), found.after
-    P, turned = found.frame.P[1, :, : len(switch.G)], F @ found.H
+    P, turned = found.frame.P[1, :, : len(change.G_after)], F @ found.H
     if metric == "mass":  # the products of D = H+ + turned with H+ are those of H+: the identity
         Y = found.dual_after + found.dual @ F.T
         inverse = lambda b: b
     else:
-        Y = switch.solve((H + turned).T)
+        Y = change.solve((H + turned).T)
         missing = jnp.diag(jnp.where(found.frame.missing[1], 1.0, 0.0))
         constant = jnp.linalg.inv(jax.lax.stop_gradient(H @ Y + missing))
         inverse = lambda b: constant @ b
-    v, x = switch.v + switch.solve(switch.U), jnp.zeros(len(H))
+    v, x = change.v_before + change.solve(change.U), jnp.zeros(len(H))
     for _ in range(1 + grassmann.ORDERS):  # once for values, then for round-off and derivatives
-        change = inverse(H @ v + P @ switch.gt)
-        v, x = v - Y @ change, x + change  # (1)
-    return Jump(v, P.T @ x, switch.G + found.coordinates(switch.G) @ turned)
+        more = inverse(H @ v + P @ change.gt_after)
+        v = v - Y @ more  # (1)
+        x = x + more
+    return Jump(v, P.T @ x, change.G_after + found.coordinates(change.G_after) @ turned)

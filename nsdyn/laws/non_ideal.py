@@ -1,39 +1,44 @@
-"""Impulses along tangential directions B while constraints are established: friction, or what else resists there (Font-Llagunes
-and Kovecses):
+"""Impulses along tangential directions B while constraints are established: friction, or what else
+resists there (Font-Llagunes and Kovecses):
 
     M (v+ - v-) + G+^T Lam = U + B^T beta,    G+ v+ = -g_t+                                      (1)
 
-beta acts on the mechanism along +B, as U does; Lam, as everywhere, with the other sign. v_0 and Lam_0 being the answer of
-`PostSwitchGradient`, which is that for beta = 0, (1) has the solution
+beta acts on the mechanism along +B, as U does; Lam, as everywhere, with the other sign. v_0 and
+Lam_0 being the answer of `PostSwitchGradient`, which is that for beta = 0, (1) has the solution
 
-    v+ = v_0 + Y beta,    Lam = Lam_0 + C beta,    w = B v+ = w_0 + A beta,    A = B Y = A^T >= 0      (2)
+    v+ = v_0 + Y beta,  Lam = Lam_0 + C beta,  w = B v+ = w_0 + A beta,  A = B Y = A^T >= 0      (2)
     M Y + G+^T C = B^T,   G+ Y = 0
 
-Coulomb's law for one contact, with the normal impulse N = n^T Lam, where n is the direction of Lam_0 on the rows that are new
-(for one row N = |Lam|, which is an impulse if the row is a distance; where rows depend on each other the first of them
-carry Lam_0, so that to write a row again changes nothing): the contact
+Coulomb's law for one contact, with the normal impulse N = n^T Lam, where n is the direction of
+Lam_0 on the rows that are new (for one row N = |Lam|, which is an impulse if the row is a distance;
+where rows depend on each other the first of them carry Lam_0, so that to write a row again changes
+nothing): the contact
 
-    sticks,  w = 0,  where |beta| <= mu N;    or slips,  w = -kappa beta,  kappa > 0,  |beta| = mu N   (3)
+    sticks,    w = 0,  where |beta| <= mu N,
+    or slips,  w = -kappa beta,  kappa > 0,  |beta| = mu N                                     (3)
 
 Both are found among the impulses that oppose the tangential velocity they leave,
 
-    beta(x) = -x (x A + a (1 - x) I)^-1 w_0,    0 <= x <= 1,    a = tr A,    kappa = a (1 - x) / x     (4)
+    beta(x) = -x (x A + a (1 - x) I)^-1 w_0,  0 <= x <= 1,  a = tr A,  kappa = a (1 - x) / x     (4)
 
-at x = 1 if that lies in the cone, else where |beta(x)| = mu N(x). All of them have w^T w_0 >= 0, so that none reverses the
-motion, and with T_0 the kinetic energy of v_0
+at x = 1 if that lies in the cone, else where |beta(x)| = mu N(x). All of them have w^T w_0 >= 0, so
+that none reverses the motion, and with T_0 the kinetic energy of v_0
 
-    T+ - T_0 = (w_0 + w)^T beta / 2 = -kappa |beta|^2 - beta^T A beta / 2 <= 0                         (5)
+    T+ - T_0 = (w_0 + w)^T beta / 2 = -kappa |beta|^2 - beta^T A beta / 2 <= 0                   (5)
 
-(5) holds where g_t = 0, and T_0 <= T- if U = 0 as well: energy is never gained. For one direction (4) is beta = -x w_0 / A, and
+(5) holds where g_t = 0, and T_0 <= T- if U = 0 as well: energy is never gained. For one direction
+(4) is beta = -x w_0 / A, and
 
-    x = min(1, mu |Lam_0| A / (|w_0| (1 + mu c))),   c = sign(w_0) n^T C                                (6)
+    x = min(1, mu |Lam_0| A / (|w_0| (1 + mu c))),   c = sign(w_0) n^T C                         (6)
 
-where 1 + mu c > 0; otherwise friction presses the contact together more than it needs, and it sticks. For several directions x
-comes from bisection and, for derivatives, one step of Newton's method.
+where 1 + mu c > 0; otherwise friction presses the contact together more than it needs, and it
+sticks. For several directions x comes from bisection and, for derivatives, one step of Newton's
+method.
 
-The record of a jump has one impulse for each row. What acts tangentially goes with the new rows: their directions are
+The record of a jump has one impulse for each row. What acts tangentially goes with the new rows:
+their directions are
 
-    D = G+ - Lam (B^T beta)^T / |Lam|^2,   so that   D^T Lam = G+^T Lam - B^T beta                      (7)
+    D = G+ - Lam (B^T beta)^T / |Lam|^2,   so that   D^T Lam = G+^T Lam - B^T beta               (7)
 
 Where the new rows have no impulse there is no contact, and no tangential impulse either.
 """
@@ -47,12 +52,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from nsdyn import linalg
+from nsdyn._signature import closed_over_tracer
 from nsdyn.errors import ProblemError
-from nsdyn.law import AbstractLaw, Jump, Switch
+from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
 from nsdyn.laws.post_switch import PostSwitchGradient
+from nsdyn.numerics import kkt, small
 from nsdyn.status import Status
-from nsdyn.system import closed_over_tracer
 
 HALVINGS = 60  # of the interval of x
 STEPS = 10  # of Newton's method for a function beta
@@ -75,38 +80,58 @@ def _numbers_or_function(x):
 class NonIdeal(AbstractLaw):
     """`PostSwitchGradient` with impulses B^T beta along the `tangents` B of one contact.
 
-    tangents: B, shape (k, n), or a function tangents(q, t, p) -> (k, n), which a run needs wherever B depends on q.
-    mu: coefficient of Coulomb's law; or
-    beta: the impulses, shape (k,), or a function beta(Lam, v, q, t, p) -> (k,). Lam, shape (m,), are the impulses of the rows
-        after, those that occur together with the answer: the equation beta = beta(Lam(beta), ...) is solved by Newton's method
-        (in one step if beta is linear in Lam). v is the velocity before. In plain use, `jump`, q, t and p are None.
+    tangents: B, shape (k, n), or a function tangents(q, t, p) -> (k, n), which a run needs wherever
+    B depends on q. mu: coefficient of Coulomb's law; or beta: the impulses, shape (k,), or a
+    function beta(Lam, v, q, t, p) -> (k,). Lam, shape (m,), are the impulses of the rows
+        after, those that occur together with the answer: the equation beta = beta(Lam(beta), ...)
+        is solved by Newton's method (in one step if beta is linear in Lam). v is the velocity
+        before. In plain use, `jump`, q, t and p are None.
 
     Coulomb's law never gains energy; given impulses and functions do what they are told.
     """
 
     tangents: Any = eqx.field(converter=_numbers_or_function)
-    mu: Any = eqx.field(converter=lambda x: None if x is None else jnp.asarray(x, float), default=None)
+    mu: Any = eqx.field(
+        converter=lambda x: None if x is None else jnp.asarray(x, float), default=None
+    )
     beta: Any = eqx.field(converter=_numbers_or_function, default=None)
 
     def __check_init__(self):
         if (self.mu is None) == (self.beta is None):
-            raise ProblemError("NonIdeal: expected either mu=... (Coulomb's law) or beta=... (impulses or a function)")
-        if self.mu is not None and not isinstance(self.mu, jax.core.Tracer) and not np.all(np.asarray(self.mu) >= 0):
-            raise ProblemError(f"NonIdeal(mu=...): expected a number >= 0, found {np.asarray(self.mu).tolist()}")
-        if not isinstance(self.tangents, Function) and (self.tangents is None or self.tangents.ndim != 2):
+            raise ProblemError(
+                "NonIdeal: expected either mu=... (Coulomb's law) or beta=... (impulses or a "
+                "function)"
+            )
+        if (
+            self.mu is not None
+            and not isinstance(self.mu, jax.core.Tracer)
+            and not np.all(np.asarray(self.mu) >= 0)
+        ):
+            raise ProblemError(
+                f"NonIdeal(mu=...): expected a number >= 0, found {np.asarray(self.mu).tolist()}"
+            )
+        if not isinstance(self.tangents, Function) and (
+            self.tangents is None or self.tangents.ndim != 2
+        ):
             shape = np.shape(self.tangents)
-            raise ProblemError(f"NonIdeal(tangents=...): expected a function or an array (k, n), found shape {shape}")
+            raise ProblemError(
+                "NonIdeal(tangents=...): expected a function or an array (k, n), found shape "
+                f"{shape}"
+            )
         name = closed_over_tracer((self.tangents, self.beta))
         if name is not None:
-            raise ProblemError(f"NonIdeal: the function {name} closes over a traced value; read it from the argument p")
+            raise ProblemError(
+                f"NonIdeal: the function {name} closes over a traced value; read it from the "
+                "argument p"
+            )
 
-    def decide(self, switch: Switch) -> Jump:
-        return _answer(self, switch)[0]
+    def decide(self, change: ModeChange) -> Jump:
+        return _answer(self, change)[0]
 
-    def objection(self, switch: Switch):
+    def failure_code(self, change: ModeChange):
         if not isinstance(self.beta, Function):
             return Status.OK
-        return jnp.where(_answer(self, switch)[1], Status.OK, Status.NOT_CONVERGED)
+        return jnp.where(_answer(self, change)[1], Status.OK, Status.NOT_CONVERGED)
 
     def rows(self, q, t, p):
         """B at a configuration."""
@@ -114,33 +139,46 @@ class NonIdeal(AbstractLaw):
         return jnp.asarray(B, float)
 
 
-def _answer(law: NonIdeal, switch: Switch):
+def _answer(law: NonIdeal, change: ModeChange):
     """The jump, and whether its impulse was found."""
-    ideal, B, new = PostSwitchGradient().decide(switch), _tangents(law, switch), switch.live & ~switch.kept
-    Y, C = _responses(switch, B)
+    ideal, B, new = (
+        PostSwitchGradient().decide(change),
+        _tangents(law, change),
+        change.live_after & ~change.kept,
+    )
+    Y, C = _responses(change, B)
     if law.mu is not None:
-        beta, found = _coulomb(law.mu, switch, B, ideal.v_after, jnp.where(new, ideal.Lam, 0.0), Y, C), True
+        beta, found = (
+            _coulomb(law.mu, change, B, ideal.v_after, jnp.where(new, ideal.Lam, 0.0), Y, C),
+            True,
+        )
     elif isinstance(law.beta, Function):
-        beta, found = _from_function(law.beta.call, switch, ideal.Lam, C)
+        beta, found = _from_function(law.beta.call, change, ideal.Lam, C)
     else:
         beta, found = jnp.broadcast_to(law.beta, B.shape[:1]), True
     pressed = jnp.any(jnp.where(new, ideal.Lam + C @ beta, 0.0) != 0.0)
     beta = jnp.where(pressed, beta, 0.0)
     Lam = ideal.Lam + C @ beta  # (2)
-    return Jump(ideal.v_after + Y @ beta, Lam, _directions(switch.G, jnp.where(new, Lam, 0.0), beta @ B)), found
+    return Jump(
+        ideal.v_after + Y @ beta,
+        Lam,
+        _directions(change.G_after, jnp.where(new, Lam, 0.0), beta @ B),
+    ), found
 
 
-def _tangents(law: NonIdeal, switch: Switch):
-    B, n = law.rows(switch.q, switch.t, switch.p), switch.v.shape[0]
+def _tangents(law: NonIdeal, change: ModeChange):
+    B, n = law.rows(change.q, change.t, change.p), change.v_before.shape[0]
     if B.ndim != 2 or B.shape[1] != n:
         raise ProblemError(f"NonIdeal(tangents=...): expected shape (k, {n}), found {B.shape}")
     return B
 
 
-def _responses(switch: Switch, B):
+def _responses(change: ModeChange, B):
     """Y and C of (2), a column for each direction."""
-    still = jnp.zeros(switch.G.shape[0])
-    one = lambda b: linalg.masked_kkt(switch.solve, switch.G, switch.live, b, still, refinements=1)
+    still = jnp.zeros(change.G_after.shape[0])
+    one = lambda b: kkt.masked_kkt(
+        change.solve, change.G_after, change.live_after, b, still, refinements=1
+    )
     return jax.vmap(one, out_axes=1)(B)
 
 
@@ -155,7 +193,8 @@ def _directions(G, pressing, tangential):
 
 
 class Cone(NamedTuple):
-    """One contact as Coulomb's law sees it: |beta| <= mu N with N = size + slope^T beta, and w = w_0 + A beta."""
+    """One contact as Coulomb's law sees it: |beta| <= mu N with N = size + slope^T beta, and w =
+    w_0 + A beta."""
 
     mu: Float[Array, ""]
     size: Float[Array, ""]
@@ -166,7 +205,7 @@ class Cone(NamedTuple):
 
     def beta(self, x):
         matrix = x * self.A + self.a * (1.0 - x) * jnp.eye(len(self.w0))
-        return -linalg.factor(matrix, semidefinite=True)(x * self.w0)  # (4)
+        return -small.factor(matrix, semidefinite=True)(x * self.w0)  # (4)
 
     def excess(self, x):
         """How far beta(x) lies outside the cone."""
@@ -174,10 +213,10 @@ class Cone(NamedTuple):
         return _norm(beta) - self.mu * jnp.maximum(self.size + jnp.dot(self.slope, beta), 0.0)
 
 
-def _coulomb(mu, switch: Switch, B, v0, pressing, Y, C):
+def _coulomb(mu, change: ModeChange, B, v0, pressing, Y, C):
     A, size = B @ Y, _norm(pressing)
     n = pressing / jnp.where(size > 0, size, 1.0)
-    free = jnp.trace(A) > BLOCKED * jnp.sum(B * switch.solve(B.T).T)
+    free = jnp.trace(A) > BLOCKED * jnp.sum(B * change.solve(B.T).T)
     cone = Cone(mu, size, n @ C, B @ v0, A, jnp.where(free, jnp.trace(A), 1.0))
     x = _closed_form(cone) if len(A) == 1 else _bisected(cone)
     return jnp.where(free, cone.beta(x), 0.0)
@@ -214,11 +253,15 @@ def _norm(x):
 # A function for beta
 
 
-def _from_function(function: Callable, switch: Switch, Lam0, C):
+def _from_function(function: Callable, change: ModeChange, Lam0, C):
     """beta = function(Lam_0 + C beta, v-, q, t, p), and whether it was found."""
-    wanted = lambda beta: jnp.asarray(function(Lam0 + C @ beta, switch.v, switch.q, switch.t, switch.p), float)
+    wanted = lambda beta: jnp.asarray(
+        function(Lam0 + C @ beta, change.v_before, change.q, change.t, change.p), float
+    )
     residual = lambda beta: beta - wanted(beta)
     step = lambda _, beta: beta - jnp.linalg.solve(jax.jacfwd(residual)(beta), residual(beta))
     beta = jax.lax.fori_loop(0, STEPS, step, wanted(jnp.zeros(C.shape[1])))
     left = jnp.max(jnp.abs(residual(beta)), initial=0.0)
-    return beta, left <= SOLVED * jnp.maximum(jnp.max(jnp.abs(beta), initial=0.0), jnp.finfo(float).tiny)
+    return beta, left <= SOLVED * jnp.maximum(
+        jnp.max(jnp.abs(beta), initial=0.0), jnp.finfo(float).tiny
+    )

@@ -1,10 +1,12 @@
 """Newton's restitution, bilateral:
 
-    M (v+ - v-) + G+^T Lam = U,    G v+ + g_t = -e (G w + g_t) on new rows, = 0 on persistent ones     (1)
+    M (v+ - v-) + G+^T Lam = U,
+    G v+ + g_t = -e (G w + g_t) on new rows, = 0 on persistent ones                            (1)
 
-whatever the sign of the approach; one-sidedness belongs to `Contact`. e = 0 is `PostSwitchGradient`. w = v-, but in a time step
-that captures the impact w is the velocity at its beginning, as in Moreau's scheme: with v-, to which a whole step of gravity has
-been added, a ball would hop for ever.
+whatever the sign of the approach; one-sidedness belongs to `Contact`. e = 0 is
+`PostSwitchGradient`. w = v-, but in a time step that captures the impact w is the velocity at its
+beginning, as in Moreau's scheme: with v-, to which a whole step of gravity has been added, a ball
+would hop for ever.
 """
 
 from typing import Any
@@ -14,9 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nsdyn import linalg
 from nsdyn.errors import ProblemError
-from nsdyn.law import AbstractLaw, Jump, Switch
+from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
 
 
 def _coefficient(e):
@@ -28,7 +29,10 @@ def _coefficient(e):
     except (TypeError, ValueError):
         right = False
     if not right:
-        raise ProblemError(f"Restitution(e=...): expected a number between 0 (plastic) and 1 (elastic), found {e!r}")
+        raise ProblemError(
+            "Restitution(e=...): expected a number between 0 (plastic) and 1 (elastic), found "
+            f"{e!r}"
+        )
     return number
 
 
@@ -36,12 +40,9 @@ class Restitution(AbstractLaw):
     e: Any = eqx.field(converter=_coefficient)
 
     @property
-    def closes(self):
+    def satisfies_new_constraints(self):
         return False
 
-    def decide(self, switch: Switch) -> Jump:
-        approach = linalg.matvec(switch.G, switch.v) + switch.gt
-        meeting = linalg.matvec(switch.G, switch.w) + switch.gt
-        change = -(approach + jnp.where(switch.kept, 0.0, self.e) * meeting)
-        step, Lam = linalg.masked_kkt(switch.solve, switch.G, switch.live, switch.U, change, refinements=1)  # (1)
-        return Jump(switch.v + step, Lam, switch.G)
+    def decide(self, change: ModeChange) -> Jump:
+        rebound = jnp.where(change.kept, 0.0, self.e) * change.rates(change.v_step_start)
+        return change.jump_by(-(change.rates(change.v_before) + rebound))  # (1)

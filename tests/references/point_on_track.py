@@ -1,14 +1,15 @@
-r"""Motion of a particle on a polygon, in closed form from corner to corner. Shares nothing with the package.
+r"""Motion of a particle on a polygon, in closed form from corner to corner. Shares nothing with the
+package.
 
-The particle has the masses m along x and m_y along y, and gravity acts along -y with the force (0, -m_y g). On a segment with
-the unit vector d its velocity is u d with a constant
+The particle has the masses m along x and m_y along y, and gravity acts along -y with the force (0,
+-m_y g). On a segment with the unit vector d its velocity is u d with a constant
 
-    u' = d.f / d.M d.                                                                                               (1)
+    u' = d.f / d.M d.                                                                            (1)
 
-At the corner between the segments d- and d+ with normals n- and n+, scaled to n.M^-1 n = 1 and n-.M^-1 n+ = cos(th) >= 0, the
-impulse acts along the vector at position E of the arc from n- to n+,
+At the corner between the segments d- and d+ with normals n- and n+, scaled to n.M^-1 n = 1 and
+n-.M^-1 n+ = cos(th) >= 0, the impulse acts along the vector at position E of the arc from n- to n+,
 
-    n_E = [sin((1 - E) th) n- + sin(E th) n+] / sin(th),   M (u+ d+ - u- d-) + n_E Lam = 0.                        (2)
+    n_E = [sin((1 - E) th) n- + sin(E th) n+] / sin(th),   M (u+ d+ - u- d-) + n_E Lam = 0.      (2)
 
 For M = m I this is u+ = u- cos(E th) / cos((1 - E) th).
 """
@@ -23,7 +24,9 @@ def impact(u, before, after, M, E):
     a, b = (n / np.sqrt(n @ W @ n) for n in normals)
     b = b if a @ W @ b >= 0 else -b
     c = a @ W @ b
-    th = np.arctan2(np.sqrt((b - c * a) @ W @ (b - c * a)), c)  # the cosine alone would lose half of the digits
+    th = np.arctan2(
+        np.sqrt((b - c * a) @ W @ (b - c * a)), c
+    )  # the cosine alone would lose half of the digits
     if th == 0:
         return u
     n = (np.sin((1 - E) * th) * a + np.sin(E * th) * b) / np.sin(th)
@@ -43,7 +46,8 @@ def first_passage(s, u, a, places):
 
 
 def motion(times, x, y, x0, u0, m=1.0, my=None, g=9.81, E=1.0):
-    """q and v at the times, and the events (t, segment before, segment after, u-, u+); ends of the polygon run on."""
+    """q and v at the times, and the events (t, segment before, segment after, u-, u+); ends of the
+    polygon run on."""
     corners = np.column_stack([x, y]).astype(float)
     sides = np.diff(corners, axis=0)
     lengths = np.linalg.norm(sides, axis=1)

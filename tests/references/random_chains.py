@@ -34,10 +34,16 @@ def random_chain(n, seed):
 
 
 def random_state(n, seed):
-    """q, v, joint forces, a point of the last link, a unit normal and a coefficient of restitution."""
+    """q, v, joint forces, a point of the last link, a unit normal and a coefficient of
+    restitution."""
     rng = np.random.default_rng([n, seed, 1])
     normal = rng.normal(size=3)
-    return (*rng.normal(size=(3, n)), rng.normal(size=3), normal / np.linalg.norm(normal), rng.random())
+    return (
+        *rng.normal(size=(3, n)),
+        rng.normal(size=3),
+        normal / np.linalg.norm(normal),
+        rng.random(),
+    )
 
 
 class Pin:
@@ -49,7 +55,11 @@ class Pin:
         self.pin, self.model, joint = pin, pin.Model(), 0
         self.model.gravity.linear = chain["gravity"]
         for i, axis in enumerate(chain["axis"]):
-            kind = pin.JointModelPrismaticUnaligned if chain["slides"][i] else pin.JointModelRevoluteUnaligned
+            kind = (
+                pin.JointModelPrismaticUnaligned
+                if chain["slides"][i]
+                else pin.JointModelRevoluteUnaligned
+            )
             frame = pin.SE3(chain["turn"][i], chain["place"][i])
             joint = self.model.addJoint(joint, kind(axis), frame, f"joint {i}")
             body = pin.Inertia(chain["mass"][i], chain["com"][i], chain["inertia"][i])

@@ -1,8 +1,10 @@
-r"""The recursion of Alexiou (2023) as it is printed, in numpy, with the misprints outside (15)-(29) put right.
+r"""The recursion of Alexiou (2023) as it is printed, in numpy, with the misprints outside (15)-(29)
+put right.
 
-Shares nothing with the package: twists and wrenches in world axes about the origin of the world, no X_i, the 6 x 6 matrices Phi_i
-instead of one wrench, rotations by scipy. The corrections: (2) uses the distance to this joint; (6) uses the axis in the world;
-(8) R_i^T; (18) s_1. Prismatic joints and rotors are added.
+Shares nothing with the package: twists and wrenches in world axes about the origin of the world, no
+X_i, the 6 x 6 matrices Phi_i instead of one wrench, rotations by scipy. The corrections: (2) uses
+the distance to this joint; (6) uses the axis in the world; (8) R_i^T; (18) s_1. Prismatic joints
+and rotors are added.
 """
 
 from dataclasses import dataclass
@@ -37,7 +39,9 @@ def bodies(chain, q):
         else:
             R, s = R @ Rotation.from_rotvec(q[i] * axis).as_matrix(), np.r_[np.cross(r, z), z]
         m, c = chain["mass"][i], skew(r + R @ chain["com"][i])
-        inertia = np.block([[m * np.eye(3), -m * c], [m * c, R @ chain["inertia"][i] @ R.T - m * c @ c]])
+        inertia = np.block(
+            [[m * np.eye(3), -m * c], [m * c, R @ chain["inertia"][i] @ R.T - m * c @ c]]
+        )
         out.append(Body(s, inertia, chain["rotor"][i], R, r))
     return out
 

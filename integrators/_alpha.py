@@ -1,0 +1,182 @@
+"""What the generalized-alpha schemes share: parameters, recursion, starting values.
+
+With the spectral radius r = rho_inf at infinite frequency (Chung and Hulbert),
+
+    am = (2r - 1)/(r + 1),  af = r/(r + 1),  gamma = 1/2 + af - am,  beta = (gamma + 1/2)^2/4    (1)
+
+The pseudo-acceleration a follows the acceleration v' of the equations of motion:
+
+    (1 - am) a_1 + am a_0 = (1 - af) v'_1 + af v'_0                                              (2)
+    dx = h v_0 + h^2 (1/2 - beta) a_0 + h^2 beta a_1,
+    v_1 = v_0 + h (1 - gamma) a_0 + h gamma a_1                                               (3)
+
+so that dx/dv' = beta h^2 k and dv_1/dv' = gamma h k with k = (1 - af)/(1 - am). q_1 = q_0 + dx, or
+with quasi-velocities the finite motion dx from q_0 (`System.moved`).
+
+Starting values that keep order 2 in the multipliers from the first step (Arnold, Bruls and Cardona;
+the constants are derived and checked in tests/test_alpha_orders.py). (2) makes a_n an approximation
+of v'(t_n + D h), D = am - af, so
+
+    a_0 = v'_0 + D h v''_0                                                                       (4)
+
+A scheme that enforces g = 0 only rides at v_n = v(t_n) + C h^2 P v'', with the hidden residual that
+goes with it, where P = M^-1 G^T (G M^-1 G^T)^-1 G and C = (1 - 6 beta - 3 D)/6; it starts there:
+
+    v_0 + C h^2 P v''_0                                                                          (5)
+
+and where v is projected after each step, the accelerations carry it instead:
+
+    a_0 = v'_0 + D h v''_0 + 2 C h P v''_0,    v'_0 + 2 C h P v''_0 in place of v'_0             (6)
+
+Nothing in memory depends on the step: offsets are kept divided by their power of h, so a step may
+have any size.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from nsdyn.errors import ProblemError
+from nsdyn.mechanics.formulations import lagrange
+from nsdyn.mechanics.model import Model, Point
+from nsdyn.mechanics.saddle_point import SaddlePoint
+from nsdyn.numerics.newton import NOISE, TOLERANCE, Effort
+
+SHORTEST = 1e-13
+
+
+def radius(x):
+    """The converter of rho_inf: a traced number in [0, 1]."""
+    if not isinstance(x, jax.Array) and not (isinstance(x, int | float) and 0.0 <= x <= 1.0):
+        raise ProblemError(
+            f"rho_inf: expected a number from 0 (most damping) to 1 (none), found {x!r}"
+        )
+    return jnp.asarray(x, float)
+
+
+class Alpha(NamedTuple):
+    am: Array
+    af: Array
+    beta: Array
+    gamma: Array
+    k: Array
+    D: Array
+    C: Array
+
+
+def alpha(rho) -> Alpha:
+    am, af = (2 * rho - 1) / (rho + 1), rho / (rho + 1)
+    gamma = 0.5 + af - am
+    beta = 0.25 * (gamma + 0.5) ** 2  # (1)
+    D = am - af
+    return Alpha(am, af, beta, gamma, (1 - af) / (1 - am), D, (1 - 6 * beta - 3 * D) / 6)
+
+
+class AlphaMemory(eqx.Module):
+    """v' and lam; what (4), (5), (6) add to a_0, v_0 and v'_0, divided by h, h^2 and h; what
+    Newton's method did last."""
+
+    a: Float[Array, " n"]
+    lam: Float[Array, " m"]
+    drift: Float[Array, " n"]
+    tilt: Float[Array, " n"]
+    shift: Float[Array, " n"]
+    effort: Effort
+
+
+def begin(
+    model: Model, point: Point, p, c: Alpha, tilt: bool = False, shift: bool = False
+) -> AlphaMemory:
+    """The memory at a point of which only (q, v) is known: at the start and after a switch."""
+    zero = jnp.zeros_like(point.v)
+
+    def acceleration(q, v, t):
+        slope = lagrange(model, Point(t, q, v, point.mode, point.held), p, zero)
+        return slope.a, slope.lam
+
+    qdot = model.system.rate(point.q, point.v, p)
+    here, along = (point.q, point.v, point.t), lambda a: (qdot, a, jnp.ones_like(point.t))
+    a, lam = acceleration(*here)
+    jerk = jax.jvp(lambda *x: acceleration(*x)[0], here, along(a))[1]
+    drift = c.D * jerk  # (4)
+    if not (tilt or shift) or model.m == 0:
+        return AlphaMemory(a, lam, drift, zero, zero, Effort.none())
+    reaction = SaddlePoint(model, point, p)
+    hidden = c.C * reaction.smallest_motion_of_positions(reaction.G @ jerk)
+    if tilt:
+        return AlphaMemory(a, lam, drift, hidden, zero, Effort.none())  # (5)
+    return AlphaMemory(a, lam, drift + 2 * hidden, zero, 2 * hidden, Effort.none())  # (6)
+
+
+class AlphaStep(NamedTuple):
+    """One step of (2) and (3) as a function of the new acceleration v'_1."""
+
+    c: Alpha
+    h: Array
+    v: Array
+    dv: Array
+    a: Array
+
+    @staticmethod
+    def of(c: Alpha, point: Point, memory: AlphaMemory, h) -> "AlphaStep":
+        h = jnp.where(
+            jnp.abs(h) < SHORTEST, SHORTEST, h
+        )  # what is left after an event at the very end of a step
+        return AlphaStep(
+            c,
+            h,
+            point.v + h * h * memory.tilt,
+            memory.a + h * memory.shift,
+            memory.a + h * memory.drift,
+        )
+
+    def pseudo_acceleration(self, dv):
+        c = self.c
+        return ((1 - c.af) * dv + c.af * self.dv - c.am * self.a) / (1 - c.am)  # (2)
+
+    def increment(self, dv):
+        h, beta = self.h, self.c.beta
+        return h * self.v + h * h * (
+            (0.5 - beta) * self.a + beta * self.pseudo_acceleration(dv)
+        )  # (3)
+
+    def velocity(self, dv):
+        h, gamma = self.h, self.c.gamma
+        return self.v + h * ((1 - gamma) * self.a + gamma * self.pseudo_acceleration(dv))  # (3)
+
+    @property
+    def dq_da(self):
+        return self.c.beta * self.h**2 * self.c.k
+
+    @property
+    def dv_da(self):
+        return self.c.gamma * self.h * self.c.k
+
+    def velocity_error(self, here: SaddlePoint, v):
+        """What is left of psi, as an acceleration."""
+        return here.psi(v) / self.dv_da
+
+    def position_error(self, here: SaddlePoint, v):
+        """What is left of g, as an acceleration; of psi in rows without a position level."""
+        gap = here.g() / self.dq_da
+        if all(part.positional for part in here.model.parts):
+            return gap
+        return jnp.where(here.model.positional(), gap, self.velocity_error(here, v))
+
+    def noise(self, model: Model, point: Point, p):
+        """What round-off in q and v leaves in accelerations that are found from g/h^2 and G v/h,
+        and what is nothing beside the forces: accelerations may vanish."""
+        round_off = jnp.max(jnp.abs(point.q)) / self.dq_da + jnp.max(jnp.abs(point.v)) / jnp.abs(
+            self.dv_da
+        )
+        f = model.system.forces(point.q, point.v, point.t, p, point.mode)
+        return NOISE * round_off + TOLERANCE * jnp.max(jnp.abs(model.system.solver(point.q, p)(f)))
+
+    def memory(self, dv, lam, effort) -> AlphaMemory:
+        zero = jnp.zeros_like(dv)
+        return AlphaMemory(
+            dv, lam, (self.pseudo_acceleration(dv) - dv) / self.h, zero, zero, effort
+        )

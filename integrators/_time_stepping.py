@@ -1,0 +1,230 @@
+"""Event-capturing integration: time steps of fixed size that notice at their end that something
+switched.
+
+Mode selection of one step from the point 0 to the point 1:
+
+    take the step in the old mode; a guard below zero at its end fires                          (1)
+    take it again into the new mode: its constraints, the impulse law between old and new        (2)
+    if a guard that fired is below zero after that as well, keep (1): the switch comes a step later,
+    or there is none
+    at all, as where a track turns back by more than 90 degrees, and the run ends               (3)
+    A guard that is a force in the new mode says nothing of that: a contact that has closed may be
+    about to departure_rate.
+
+(1) stands for the look at the predictor that is usual; the converged step of the old mode is the
+better predictor, and it is there already when nothing switches. After a switching step methods with
+memory start anew in the new mode, except the classical schemes, which know of no jumps. A switch is
+recorded at t_1, the end of its step, with the free velocity of the step as `v_before`: that is what
+the law acts on.
+"""
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from nsdyn.laws.base import AbstractLaw, Jump
+from nsdyn.mechanics.model import Model, Point
+from nsdyn.mechanics.saddle_point import SaddlePoint
+from nsdyn.numerics.newton import Effort
+from nsdyn.status import Status
+from nsdyn.stepping import guard_rates
+from nsdyn.stepping.detect import SLACK
+from nsdyn.stepping.integrator import AbstractIntegrator, State, first_of
+from nsdyn.stepping.log import Record
+from nsdyn.stepping.mode_change import LawAnswer, after_impact, impulse, record, status
+
+
+class NewMode(eqx.Module):
+    """The mode that a step goes to and the law on the way; a new_mode that is not active is a step
+    without a switch."""
+
+    mode: Any
+    held: tuple
+    law: AbstractLaw
+    active: jax.Array
+
+    def enter(self, point: Point) -> Point:
+        return eqx.tree_at(lambda x: (x.mode, x.held), point, (self.mode, self.held))
+
+    def impulse(self, model: Model, start: Point, here: SaddlePoint, v, p) -> LawAnswer:
+        """The law between the mode of `start` and the new one on the free velocity v. Where it has
+        nothing to do, because rows only disappear, the velocity still has to satisfy those that
+        stay: it is projected onto them."""
+        found = impulse(model, start, here, v, self.law, p)
+        choose = lambda a, b: jnp.where(found.acts & self.active, a, b)
+        return found._replace(jump=Jump(*map(choose, found.jump, projected(here, v))))
+
+
+def projected(here: SaddlePoint, v) -> Jump:
+    """The velocity nearest to v in the mass metric that satisfies the rows."""
+    step, mu = here.smallest_motion(-here.psi(v))
+    return Jump(v + step, mu, here.G)
+
+
+class Step(NamedTuple):
+    """The end of a step; with a new_mode also the impulse and the free velocity that it acted
+    on."""
+
+    point: Point
+    memory: Any
+    found: LawAnswer | None
+    free: jax.Array
+
+
+class CapturePlan(eqx.Module):
+    """Whether a step switched, and which guards made it."""
+
+    go: jax.Array
+    fired: jax.Array
+
+
+class AbstractTimeStepping(AbstractIntegrator):
+    """A time-stepping scheme; it says how one step is made."""
+
+    @property
+    def jumps(self) -> bool:
+        """Whether velocities jump in a switching step, as the law says."""
+        return True
+
+    @abstractmethod
+    def init(self, model: Model, point: Point, p) -> tuple[Point, Any]:
+        """The memory (at least `a`, `lam` and `effort`) at a point where nothing is known yet."""
+
+    @abstractmethod
+    def advance(
+        self, model: Model, point: Point, memory, h, p, new_mode: NewMode | None = None
+    ) -> Step:
+        """One step of size h from `point`, in its mode or into that of the `new_mode`."""
+
+    def incompatibility(self, law, parts):
+        return law.requires_consistent_velocity
+
+    def start(self, model, point, step, p):
+        point, memory = self.init(model, point, p)
+        guard, blank = model.guards(point, memory.lam, p), jnp.zeros(model.k)
+        state = State(
+            point,
+            memory,
+            guard,
+            blank,
+            blank,
+            jnp.zeros((), int),
+            point.t,
+            point.mode,
+            Effort.none(),
+        )
+        slack = SLACK * jnp.abs(guard_rates.rates(model, point, memory.a, memory.lam, p)) * step
+        slack = slack + guard_rates.noise(model, point, memory.lam, p)
+        negative = jnp.any((guard < -slack) & ~guard_rates.by_force(model, point, memory.lam, p))
+        return state.with_failure(negative, Status.GUARD_NEGATIVE, point)
+
+    def attempt(self, model, state, t_next, p):
+        step = self.advance(model, state.point, state.memory, t_next - state.point.t, p)
+        end = _arrived(model, state, step.point, step.memory, t_next, p)
+        return end, jnp.any(_fallen(state.guard, end.guard))
+
+    def careful(self, model, state, log, t_next, law, p):
+        start = state.point
+
+        def take(carry):
+            """(1) at first, (2) if a guard fell in it."""
+            smooth, log, fired, new_mode, _, _ = carry
+            end, new, code = self._step_into_mode(model, state, new_mode, fired, t_next, p)
+            fell = _fallen(state.guard, end.guard) & ~new_mode.active & (end.status == Status.OK)
+            depth = SLACK * (jnp.abs(state.guard) + jnp.abs(smooth.guard)) + guard_rates.ZERO
+            contradicted = (
+                new_mode.active
+                & fired
+                & (end.guard < -depth)
+                & ~guard_rates.by_force(model, end.point, end.memory.lam, p)
+            )
+            go = new_mode.active & ~jnp.any(contradicted)  # (3)
+            stuck = jnp.any(
+                contradicted & (state.guard < -depth)
+            )  # the step before has kept the old mode already
+            code = jnp.where(log.count >= log.capacity, Status.LOG_FULL, code)
+            end = end.with_failure(go & (code != Status.OK), code, start)
+            end = jax.tree.map(lambda a, b: jnp.where(new_mode.active & ~go, b, a), end, smooth)
+            end = end.with_failure(stuck, Status.LEADS_BACK, start)
+            again = jnp.any(fell)
+            after = model.after(fell, end.point, p)
+            new_mode = NewMode(after.mode, after.held, law, again)
+            return end, log.append(new, go), jnp.where(again, fell, fired), new_mode, go, again
+
+        no, none = jnp.zeros((), bool), jnp.zeros(model.k, bool)
+        first = (
+            state,
+            log,
+            none,
+            NewMode(start.mode, start.held, law, no),
+            no,
+            state.status == Status.OK,
+        )
+        end, log, fired, _, go, _ = jax.lax.while_loop(lambda c: c[-1], take, first)
+        return end, log, CapturePlan(go, fired)
+
+    def replay(self, model, state, log, t_next, law, p, plan: CapturePlan):
+        end = self.attempt(model, state, t_next, p)[0]
+
+        def again(end, log):
+            after = model.after(plan.fired, end.point, p)
+            new_mode = NewMode(after.mode, after.held, law, jnp.ones((), bool))
+            landed, new, _ = self._step_into_mode(model, state, new_mode, plan.fired, t_next, p)
+            return landed, log.append(new, True)
+
+        return jax.lax.cond(plan.go, again, lambda *same: same, end, log)
+
+    def _step_into_mode(
+        self, model, state: State, new_mode: NewMode, fired, t_next, p
+    ) -> tuple[State, Record, Any]:
+        """The step with a new_mode: the state after, its record and a status."""
+        start, h = state.point, t_next - state.point.t
+        step = self.advance(model, start, state.memory, h, p, new_mode)
+        end, found, memory = step.point, step.found, step.memory
+        assert found is not None, "advance answers a new_mode with an impulse"
+        free = eqx.tree_at(lambda x: (x.v, x.t), end, (step.free, t_next))
+        before = eqx.tree_at(lambda x: (x.mode, x.held), free, (start.mode, start.held))
+        if self.jumps:
+            landed, Lam = after_impact(model, before, free, found.jump, p)
+            landed, fresh = self.init(model, landed, p)
+            fresh = eqx.tree_at(lambda x: x.effort, fresh, memory.effort)
+            choose = lambda a, b: jnp.where(new_mode.active, a, b)
+            landed, memory = jax.tree.map(choose, (landed, fresh), (end, memory))
+        else:
+            landed, Lam = end, found.jump.Lam
+        arrived = _arrived(model, state, landed, memory, t_next, p)
+        code = status(model, landed, p, found)
+        if not self.jumps:
+            return (
+                arrived,
+                record(before, landed, Lam, found),
+                jnp.where(code == Status.LAW_VIOLATES, Status.OK, code),
+            )
+        rate = guard_rates.rates(
+            model, landed, memory.a, memory.lam, p, clock=0.0
+        )  # schedules do not lead back
+        back = jnp.any(fired & (rate < 0) & (arrived.guard + h * rate < -guard_rates.ZERO))
+        return (
+            arrived,
+            record(before, landed, Lam, found),
+            first_of((code != Status.OK, code), (back, Status.LEADS_BACK)),
+        )
+
+
+def _arrived(model, state: State, point: Point, memory, t_next, p) -> State:
+    point = eqx.tree_at(lambda x: x.t, point, t_next)
+    guard = model.guards(point, memory.lam, p)
+    end = eqx.tree_at(lambda x: (x.point, x.memory, x.guard), state, (point, memory, guard))
+    return end.with_effort(memory.effort, state.point)
+
+
+def _fallen(before, after):
+    """Guards below zero at the end of a step, or so near to it that round-off decides; not those
+    that sit on it."""
+    about = SLACK * jnp.maximum(before - after, 0.0)
+    return (after < -guard_rates.ZERO) | (
+        (after <= about) & (before > jnp.maximum(after, guard_rates.ZERO))
+    )

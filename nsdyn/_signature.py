@@ -1,0 +1,64 @@
+"""What a function looks like from outside: how many arguments it takes, what it closes over, what
+it is called."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+
+from nsdyn.errors import ProblemError
+
+
+def accepts_positional(function: Callable, count: int) -> bool:
+    """Whether `function` can be called with `count` positional arguments."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
+
+
+def require_function(owner: str, name: str, function, count: int, signature: str):
+    if not callable(function):
+        raise ProblemError(
+            f"{owner}({name}=...): expected a function {signature}, found {function!r}"
+        )
+    if not accepts_positional(function, count):
+        found = f"{label(function)}{inspect.signature(function)}"
+        raise ProblemError(f"{owner}({name}=...): expected a function {signature}, found {found}")
+
+
+def label(function) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def closed_over_tracer(model: Any) -> str | None:
+    """The name of a function anywhere in `model` that closes over a traced value, if there is
+    one."""
+    for function in _functions(model):
+        cells = getattr(function, "__closure__", None) or ()
+        values = [cell.cell_contents for cell in cells] + list(
+            getattr(function, "__defaults__", None) or ()
+        )
+        values += list(getattr(function, "args", ())) + list(
+            (getattr(function, "keywords", None) or {}).values()
+        )
+        if any(isinstance(x, jax.core.Tracer) for value in values for x in jax.tree.leaves(value)):
+            return getattr(function, "__qualname__", repr(function))
+    return None
+
+
+def _functions(x) -> list[Callable]:
+    """All functions in a module, its fields (static ones too), tuples of them, and methods bound to
+    modules."""
+    if isinstance(x, tuple | list):
+        return [function for item in x for function in _functions(item)]
+    if isinstance(x, eqx.Module):
+        return _functions(list(vars(x).values()))
+    if not callable(x) or isinstance(x, type):
+        return []
+    return [x, *_functions([getattr(x, "__self__", None), getattr(x, "__wrapped__", None)])]

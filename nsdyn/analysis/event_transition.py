@@ -1,0 +1,177 @@
+"""`transition_report`: the analysis of `nsdyn.analysis.transition` for matrices, or for an event of
+a trajectory.
+
+An event tells q, t, velocities and modes; M, G- and G+ are computed anew from the problem. A
+contact that bounced is open after, but its row acted: rows count as live after if the mode says so
+or the recorded impulse has a direction there. What constraints hold (the value at which a joint is
+locked) is taken at the event itself, which is what it is wherever the rows are satisfied.
+
+Regular or singular (A. Mueller, Definition 1): a transition is regular if q is a regular point of
+both configuration spaces, before and after, that is, if the rank there is that of all
+configurations nearby. So the mechanism is moved a little, in several directions, and brought back
+onto its constraints,
+
+    q_k = q + r y_k,    q_k <- q_k - G^+ g(q_k)                                                 (1)
+
+Rows are measured by their greatest length at the q_k. The rank at q is the least: constraints may
+be redundant, but the point is regular, if no q_k has more; otherwise the rank drops at q, and it is
+singular.
+"""
+
+from typing import Any, overload
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nsdyn.analysis import transition
+from nsdyn.analysis.transition import REGULAR, SINGULAR, TransitionReport
+from nsdyn.errors import ProblemError
+from nsdyn.laws.non_ideal import NonIdeal
+from nsdyn.mechanics.model import Model, Point
+from nsdyn.problem import Problem, as_arrays
+
+RADIUS = 1e-3  # r of (1), for coordinates of size 1
+PROBES, RETURNS = 8, 20  # directions y_k, and steps back to the constraints
+BACK = 1e-10  # residual, for coordinates of size 1, at which a configuration is on its constraints
+# Smaller singular values of unit rows are zero: q is known to round-off only, q_k differ by r
+RANK = 1e-6
+
+
+@overload
+def transition_report(
+    problem: Problem, event: Any, law: Any = None, params: Any = None
+) -> TransitionReport: ...
+
+
+@overload
+def transition_report(
+    M: ArrayLike,
+    G_before: ArrayLike,
+    G_after: ArrayLike,
+    v_before: ArrayLike,
+    v_after: ArrayLike | None = None,
+    gt_after: ArrayLike | None = None,
+    U: ArrayLike | None = None,
+    on_before: ArrayLike | None = None,
+    on_after: ArrayLike | None = None,
+    tangents: ArrayLike | None = None,
+) -> TransitionReport: ...
+
+
+def transition_report(*what, **settings) -> TransitionReport:
+    """Subspaces, energies and impulses of a transition, as data that `print` shows as a table.
+
+    transition_report(problem, event, law=None, params=None): an event of a trajectory. `params` if
+    the run had others than the problem; a `law` with tangents, NonIdeal, tells the directions of
+    its impulses.
+
+    transition_report(M, G_before, G_after, v_before, v_after=None, gt_after=None, U=None,
+    on_before=None, on_after=None, tangents=None): matrices. Without `v_after` the transition is
+    ideal. `gt_after`, `U` and the masks are those of `law.jump`; `tangents` are directions (k, n)
+    of impulses that are not ideal.
+    """
+    of_event = "problem" in settings or isinstance(what[0] if what else None, Problem)
+    return (_of_event if of_event else transition.report)(*what, **settings)
+
+
+def _of_event(
+    problem: Problem, event: Any, law: Any = None, params: Any = None
+) -> TransitionReport:
+    transition.require_event(event)
+    p = problem.params if params is None else as_arrays(params)
+    q, t = jnp.asarray(event.q), jnp.asarray(event.t, float)
+    modes = [jnp.asarray(mode) for mode in (event.mode_before, event.mode_after)]
+    v = jnp.asarray(event.v_before)
+    if q.shape != problem.q0.shape or v.shape != problem.v0.shape:
+        raise ProblemError(
+            f"transition_report: the event is not one of {problem.name}: q has shape {q.shape}"
+        )
+    M, (G_before, G_after), (on_before, on_after) = map(
+        np.asarray, _matrices(problem, p, q, v, t, jnp.stack(modes))
+    )
+    on_after = on_after | np.any(event.direction != 0, axis=1)
+    tangents = np.asarray(law.rows(q, t, p)) if isinstance(law, NonIdeal) else None
+    sides = zip(modes, (on_before, on_after), strict=True)
+    singular = any(
+        rank_drops(problem, p, q, v, t, mode, live) for mode, live in sides if np.any(live)
+    )
+    return transition.report(
+        M,
+        G_before,
+        G_after,
+        event.v_before,
+        event.v_after,
+        None,
+        None,
+        on_before,
+        on_after,
+        tangents,
+        kind=SINGULAR if singular else REGULAR,
+        title=event_title(problem, event),
+    )
+
+
+def is_singular(problem: Problem, event: Any) -> bool:
+    """Whether the rank of the constraints after an event drops there."""
+    q, t = jnp.asarray(event.q), jnp.asarray(event.t, float)
+    v, mode, p = jnp.asarray(event.v_after), jnp.asarray(event.mode_after), problem.params
+    live = np.asarray(_point(problem, p, q, v, t, mode)[0].live(q, t, p, mode))
+    return rank_drops(problem, p, q, v, t, mode, live)
+
+
+def event_title(problem: Problem, event) -> str:
+    modes = (np.asarray(mode).tolist() for mode in (event.mode_before, event.mode_after))
+    return f"{problem.name} at t = {event.t:.9g}, mode {' -> '.join(map(str, modes))}"
+
+
+def _point(problem: Problem, p, q, v, t, mode) -> tuple[Model, Point]:
+    model = Model.of(problem.system, problem.constraint, q, v, t, p)
+    return model, Point(t, q, v, mode, tuple(part.hold(q, t, p) for part in model.parts))
+
+
+@eqx.filter_jit
+def _matrices(problem: Problem, p, q, v, t, modes):
+    """M, G before and after, live rows before and after."""
+    points = [_point(problem, p, q, v, t, mode) for mode in modes]
+    G = [model.jacobian(q, v, t, p, point.mode, point.held) for model, point in points]
+    live = [model.live(q, t, p, point.mode) for model, point in points]
+    return problem.system.mass(q, p), jnp.stack(G), jnp.stack(live)
+
+
+@eqx.filter_jit
+def _residual(problem: Problem, p, q0, q, v, t, mode):
+    """g and G at q, of constraints that hold what they hold at q0."""
+    model, point = _point(problem, p, q0, v, t, mode)
+    return model.rows(q, t, p, mode, point.held), model.jacobian(q, v, t, p, mode, point.held)
+
+
+def rank_drops(problem: Problem, p, q, v, t, mode, live) -> bool:
+    """Whether the rank at q is less than nearby, on the constraints."""
+
+    def at(x):
+        return (np.asarray(y)[live] for y in _residual(problem, p, q, jnp.asarray(x), v, t, mode))
+
+    size = max(1.0, float(np.abs(q).max()))
+    nearby = []
+    for y in np.random.default_rng(0).standard_normal((PROBES, len(v))):
+        x = _moved(problem, q, RADIUS * size * y / np.linalg.norm(y), p)
+        for _ in range(RETURNS):
+            g, G = at(x)
+            if np.abs(g).max() <= BACK * size:
+                nearby.append(G)
+                break
+            x = _moved(problem, x, -np.linalg.pinv(G, rcond=RANK) @ g, p)  # (1)
+    _, G = at(q)
+    lengths = np.max([np.linalg.norm(rows, axis=1) for rows in (G, *nearby)], axis=0)
+    rank = lambda rows: _rank(rows / np.where(lengths > 0, lengths, 1.0)[:, None])
+    return any(rank(rows) > rank(G) for rows in nearby)
+
+
+def _moved(problem: Problem, q, dx, p):
+    return np.asarray(problem.system.moved(jnp.asarray(q), jnp.asarray(dx), p))
+
+
+def _rank(G: np.ndarray) -> int:
+    return int(np.sum(np.linalg.svd(G, compute_uv=False) > RANK))

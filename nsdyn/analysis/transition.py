@@ -1,0 +1,313 @@
+"""Analysis of one transition between constraints, after Font-Llagunes and Kovecses, whose numbers
+of equations are in brackets.
+
+The rows of G+, those that hold after the transition, split velocities into constrained and
+admissible motion, which are orthogonal in the mass metric, and impulses likewise:
+
+    P_c = M^-1 G+^T (G+ M^-1 G+^T)^-1 G+,    P_a = I - P_c,    P_a^T M P_c = 0            (1) [4, 5]
+    v = v_c + v_a,    v_c = P_c v,    v_a = P_a v                                         (2) [6]
+    T = T_c + T_a,    T_c = 1/2 v_c^T M v_c,    T_a = 1/2 v_a^T M v_a                     (3) [7]
+    f = f_c + f_a,    f_c = P_c^T f,    f_a = P_a^T f,    f_c^T M^-1 f_a = 0              (4) [8]
+
+At the transition, with our signs (Lam acts along -G+) and the impulse f_N that is not ideal, B^T
+beta where tangents B are known,
+
+    M (v+ - v-) = f_R + f_N + U,  f_R = -G+^T Lam                                        (5) [9, 10]
+    constrained:  M (v_c+ - v_c-) = -G+^T (Lam + Lam_N) + P_c^T U,
+                  G+^T Lam_N = -P_c^T f_N                                       (6) [12, 14]
+    admissible:  M (v_a+ - v_a-) = P_a^T f_N + P_a^T U                                      (7) [13]
+    2 T_c- = (v-)^T G+^T (Lam + Lam_N)  if U = 0 and v_c+ = 0                           (8) [15, 16]
+
+Of f_N only the admissible part (7) is seen in the velocities; its constrained part follows from
+beta, the least solution of (7). Without tangents f_N = P_a^T (M (v+ - v-) - U), and whatever acts
+along the constraints is called theirs.
+
+    xi = T_c- / T-                                                                          (9) [18]
+
+is the part of the energy that an ideal transition takes. Over the velocities that the constraints
+before allow, G- v = 0, it is stationary along solutions of the eigenvalue problem
+
+    F^T P_c^T M P_c F y = xi F^T M F y,    v = F y,    columns of F spanning G- v = 0           (10)
+
+If nothing is constrained before, xi is 1 (v = v_c) or 0 (v = v_a). Otherwise values between are
+sin^2 of the principal angles between the constraints before and after, in the mass metric.
+
+The energy that an impulse f brings is its work at the mean velocity, and what all of them bring is
+the change of T:
+
+    W = f^T (v- + v+) / 2                                                                       (11)
+
+Dependent rows are welcome: everything comes from orthonormal bases of row spaces, and impulses of
+rows are those of least norm.
+"""
+
+import dataclasses
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike
+
+from nsdyn.errors import ProblemError
+
+RANK = 1e-8  # singular values of unit rows below this part of the largest one are zero
+REGULAR, SINGULAR, UNDECIDED = "regular", "singular", "undecided"
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Subspace:
+    """The live rows G of a constraint, their rank, and P, the projector on the velocities that they
+    forbid."""
+
+    G: np.ndarray
+    rank: int
+    P: np.ndarray
+    basis: np.ndarray  # rows: an orthonormal basis of the row space of G L^-T, M = L L^T
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Impulse:
+    """An impulse f, its parts in both subspaces (4), and the energy that it brings (11)."""
+
+    total: np.ndarray
+    constrained: np.ndarray
+    admissible: np.ndarray
+    work: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class TransitionReport:
+    """What happened at a transition, as data; `print` shows it as a table."""
+
+    M: np.ndarray
+    before: Subspace
+    after: Subspace
+    v_before: np.ndarray
+    v_after: np.ndarray
+    constraint: Impulse  # f_R
+    non_ideal: Impulse  # f_N
+    applied: Impulse  # U
+    Lam: np.ndarray  # of the live rows after, least norm
+    Lam_N: np.ndarray
+    beta: np.ndarray  # along the tangents, if they are known
+    xi_values: np.ndarray  # (10), from the largest
+    xi_directions: np.ndarray  # rows, of kinetic energy 1
+    angles: (
+        np.ndarray
+    )  # principal angles between the rows before and after, in radians, from the largest
+    kind: str  # regular, singular or undecided (A. Mueller, Definition 1)
+    title: str = "transition"
+
+    @property
+    def P_c(self) -> np.ndarray:
+        return self.after.P  # (1)
+
+    @property
+    def P_a(self) -> np.ndarray:
+        return np.eye(len(self.M)) - self.after.P  # (1)
+
+    def split(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """v_c and v_a."""
+        return self.P_c @ v, self.P_a @ v  # (2)
+
+    def energies(self, v: np.ndarray) -> tuple[float, float, float]:
+        """T, T_c and T_a."""
+        T, T_c, T_a = (float(0.5 * u @ self.M @ u) for u in (v, *self.split(v)))  # (3)
+        return T, T_c, T_a
+
+    @cached_property
+    def energy_before(self) -> tuple[float, float, float]:
+        return self.energies(self.v_before)
+
+    @cached_property
+    def energy_after(self) -> tuple[float, float, float]:
+        return self.energies(self.v_after)
+
+    @property
+    def xi(self) -> float:
+        """(9); NaN for a mechanism at rest."""
+        T, T_c, _ = self.energy_before
+        return T_c / T if T > 0 else float("nan")
+
+    @property
+    def ledger(self) -> dict[str, float]:
+        """The energy that each impulse brought; the sum is the change of kinetic energy."""
+        parts = {
+            "constraint": self.constraint,
+            "non-ideal": self.non_ideal,
+            "applied": self.applied,
+        }
+        return {name: impulse.work for name, impulse in parts.items()}
+
+    def __str__(self):
+        from nsdyn.analysis.transition_text import text
+
+        return text(self)
+
+    def __repr__(self):
+        ranks = f"rank {self.before.rank} -> {self.after.rank}"
+        return f"TransitionReport({self.title}: {self.kind}, {ranks}, xi = {self.xi:.6g})"
+
+
+def report(
+    M: ArrayLike,
+    G_before: ArrayLike,
+    G_after: ArrayLike,
+    v_before: ArrayLike,
+    v_after: ArrayLike | None = None,
+    gt_after: ArrayLike | None = None,
+    U: ArrayLike | None = None,
+    on_before: ArrayLike | None = None,
+    on_after: ArrayLike | None = None,
+    tangents: ArrayLike | None = None,
+    kind: str | None = None,
+    title: str = "transition",
+) -> TransitionReport:
+    """The report of a transition that is given by matrices; see `nsdyn.transition_report`."""
+    M, v = np.asarray(M, float), np.asarray(v_before, float)
+    n = len(v)
+    if v.shape != (n,) or M.shape != (n, n):
+        raise ProblemError(
+            f"transition_report: expected M (n, n) and v_before (n,), found {M.shape} and {v.shape}"
+        )
+    L = np.linalg.cholesky(M)
+    before, after = (
+        _subspace("G_before", L, G_before, on_before),
+        _subspace("G_after", L, G_after, on_after),
+    )
+    U = np.zeros(n) if U is None else np.asarray(U, float)
+    u = (
+        _ideal(L, after, v, _live_part(gt_after, on_after, after), U)
+        if v_after is None
+        else np.asarray(v_after, float)
+    )
+    push = M @ (u - v) - U
+    f_N, beta = _non_ideal(
+        L, after, push, np.zeros((0, n)) if tangents is None else np.asarray(tangents, float)
+    )
+    made = lambda f: Impulse(
+        total=f,
+        constrained=after.P.T @ f,
+        admissible=f - after.P.T @ f,
+        work=float(0.5 * f @ (u + v)),
+    )  # (4), (11)
+    values, directions = _stationary(L, before, after)
+    return TransitionReport(
+        M=M,
+        before=before,
+        after=after,
+        v_before=v,
+        v_after=u,
+        constraint=made(push - f_N),
+        non_ideal=made(f_N),
+        applied=made(U),
+        Lam=_impulses(L, after, -(push - f_N)),
+        Lam_N=_impulses(L, after, -after.P.T @ f_N),
+        beta=beta,
+        xi_values=values,
+        xi_directions=directions,
+        angles=_angles(before, after),
+        kind=_kind(before, after) if kind is None else kind,
+        title=title,
+    )
+
+
+def _subspace(name, L, G, live) -> Subspace:
+    n = len(L)
+    G = np.asarray(G, float)
+    G = G.reshape(0, n) if G.size == 0 else G
+    if G.ndim != 2 or G.shape[1] != n:
+        raise ProblemError(
+            f"transition_report({name}=...): expected shape (rows, {n}), found {G.shape}"
+        )
+    G = G if live is None else G[np.asarray(live, bool)]
+    basis = row_space(scipy.linalg.solve_triangular(L, G.T, lower=True).T)
+    P = scipy.linalg.solve_triangular(L.T, basis.T @ (basis @ L.T))  # (1) = L^-T Q^T Q L^T
+    return Subspace(G=G, rank=len(basis), P=P, basis=basis)
+
+
+def row_space(H: np.ndarray) -> np.ndarray:
+    """An orthonormal basis of the rows; their lengths, which depend on units, do not count."""
+    lengths = np.linalg.norm(H, axis=1, keepdims=True)
+    _, s, V = np.linalg.svd(H / np.where(lengths > 0, lengths, 1.0), full_matrices=False)
+    return V[s > RANK * s.max(initial=0.0)]
+
+
+def _live_part(gt, live, after: Subspace):
+    gt = np.zeros(len(after.G)) if gt is None else np.asarray(gt, float)
+    return gt[np.asarray(live, bool)] if live is not None and len(gt) != len(after.G) else gt
+
+
+def _ideal(L, after: Subspace, v, gt, U):
+    """The velocity after an ideal transition: that of `PostSwitchGradient`."""
+    free = v + scipy.linalg.cho_solve((L, True), U)
+    H = scipy.linalg.solve_triangular(L, after.G.T, lower=True).T
+    length = _lengths(H)
+    driven = (
+        np.linalg.lstsq(H / length[:, None], -gt / length, rcond=RANK)[0]
+        if np.any(gt)
+        else np.zeros(len(v))
+    )
+    return free - after.P @ free + scipy.linalg.solve_triangular(L.T, driven)
+
+
+def _non_ideal(L, after: Subspace, push, B):
+    """f_N and beta of (7)."""
+    B_a, push_a = B - B @ after.P, push - after.P.T @ push
+    scaled = lambda f: scipy.linalg.solve_triangular(L, f, lower=True)  # the metric M^-1
+    beta = _least(scaled(B_a.T), scaled(push_a), _lengths(scaled(B.T).T)) if len(B) else np.zeros(0)
+    return push_a + after.P.T @ (B.T @ beta), beta
+
+
+def _impulses(L, after: Subspace, f):
+    """Lam of least norm with G+^T Lam = f, for f along the rows."""
+    if not len(after.G):
+        return np.zeros(0)
+    scaled = scipy.linalg.solve_triangular(L, np.column_stack([after.G.T, f]), lower=True)
+    return _least(scaled[:, :-1], scaled[:, -1], _lengths(scaled[:, :-1].T))
+
+
+def _lengths(rows):
+    """The lengths of rows, 1 for those that vanish."""
+    found = np.linalg.norm(rows, axis=1)
+    return np.where(found > 0, found, 1.0)
+
+
+def _least(A, b, length):
+    """x of least norm with A x = b, the rank of A being judged with columns measured by these
+    lengths."""
+    U, s, _ = np.linalg.svd(A / length, full_matrices=False)
+    U = U[:, s > RANK * s.max(initial=0.0)]  # the columns lie in the span of these
+    return np.linalg.lstsq(U.T @ A, U.T @ b, rcond=None)[0]
+
+
+def _stationary(L, before: Subspace, after: Subspace):
+    """(10), with v = sqrt(2) L^-T w for unit vectors w."""
+    F = scipy.linalg.null_space(before.basis) if before.rank else np.eye(len(L))
+    if not F.shape[1]:
+        return np.zeros(0), np.zeros((0, len(L)))
+    _, s, Y = np.linalg.svd(after.basis @ F)
+    values = np.concatenate([s, np.zeros(F.shape[1] - len(s))]) ** 2
+    return values, np.sqrt(2) * scipy.linalg.solve_triangular(L.T, F @ Y.T).T
+
+
+def _angles(before: Subspace, after: Subspace):
+    if not before.rank or not after.rank:
+        return np.zeros(0)
+    return scipy.linalg.subspace_angles(before.basis.T, after.basis.T)
+
+
+def _kind(*spaces: Subspace) -> str:
+    """Independent rows make a regular point; dependent ones may be redundant or singular, which
+    matrices cannot tell."""
+    return REGULAR if all(space.rank == len(space.G) for space in spaces) else UNDECIDED
+
+
+def require_event(event: Any) -> None:
+    wanted = ("t", "q", "v_before", "v_after", "mode_before", "mode_after", "direction")
+    if not all(hasattr(event, name) for name in wanted) or np.ndim(event.t):
+        raise ProblemError(
+            "transition_report(problem, event): expected one event of a trajectory, found "
+            f"{event!r}"
+        )

@@ -1,0 +1,393 @@
+"""The command line: `nsdyn list`, `run`, `compare`, `sweep`, `figures`, `bench`.
+
+Exit codes: 0 all went well, 1 a run stopped early, 2 the input was wrong. Messages go to stderr.
+What takes long to import is imported inside the commands, so that help comes at once.
+"""
+
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nsdyn.cli.console import (
+    busy,
+    counted,
+    first_sentence,
+    progress,
+    reported,
+    show_comparison,
+    show_end,
+    show_events,
+    show_pairs,
+    show_reports,
+    show_statuses,
+    show_table,
+    sweep_variables,
+    use_cache,
+)
+from nsdyn.cli.parse import parse_object, parse_ranges, parse_settings, signature, sweep_arguments
+from nsdyn.errors import FileError, ProblemError
+
+app = typer.Typer(
+    help="Nonsmooth dynamics of mechanisms whose constraints switch.",
+    epilog="Start with: nsdyn list",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+ProblemName = Annotated[str, typer.Argument(metavar="PROBLEM", help="A name from `nsdyn list`.")]
+LawText = Annotated[
+    str,
+    typer.Option("--law", help="Impulse law, with settings as in Python: 'Restitution(e=0.5)'."),
+]
+MethodText = Annotated[
+    str, typer.Option("--integrator", help="Integrator, with settings: 'RK4(formulation=minimal)'.")
+]
+Methods = Annotated[
+    list[str],
+    typer.Option(
+        "--integrator", help="Integrator, with settings; repeatable. None: a set of seven."
+    ),
+]
+Laws = Annotated[
+    list[str], typer.Option("--law", help="Impulse law; repeatable. None: PostSwitchGradient.")
+]
+Formulation = Annotated[
+    str, typer.Option(help="Shorthand for RK4: lagrange, projected or minimal.")
+]
+Settings = Annotated[
+    list[str], typer.Option("--set", metavar="NAME=VALUE", help="Problem parameter; repeatable.")
+]
+Ranges = Annotated[
+    list[str],
+    typer.Option("--vary", metavar="NAME=LOW:HIGH:N", help="Range of values; repeatable."),
+]
+Studies = Annotated[
+    list[str], typer.Argument(metavar="[STUDY]...", help="Names from `nsdyn list`; none: all.")
+]
+Step = Annotated[float, typer.Option(help="Step size.")]
+EndTime = Annotated[float | None, typer.Option(help="End time, if not the problem's own.")]
+PLOTS = (".png", ".pdf", ".svg")
+OutFile = Annotated[Path | None, typer.Option(help="Write the results to this netCDF file.")]
+
+
+@app.callback(invoke_without_command=True)
+def main(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and leave.")] = False,
+) -> None:
+    if version:
+        import nsdyn
+
+        print(f"nsdyn {nsdyn.__version__}")
+        raise typer.Exit
+
+
+@app.command("list", epilog="Example: nsdyn list --pairs")
+def list_(
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Show which integrator takes which law instead.")
+    ] = False,
+) -> None:
+    """Show all problems, integrators, laws and studies."""
+    with reported():
+        from nsdyn import problems, studies
+
+        if pairs:
+            _list_pairs()
+            return
+        show_table(
+            "problems",
+            ("name", "description"),
+            [(n, problems.summary(n)) for n in [*problems.names(), *problems.IMPORTERS]],
+        )
+        for title, known in (("integrators", _integrators()), ("laws", _laws())):
+            rows = [(signature(cls), first_sentence(cls)) for cls in known.values()]
+            show_table(title, ("name and settings", "description"), rows)
+        show_table(
+            "studies", ("name", "description"), [(n, studies.summary(n)) for n in studies.names()]
+        )
+
+
+@app.command(
+    epilog="Example: nsdyn run three_r_pendulum --law MuellerTransition --step 1e-3 --events "
+    "--out run.nc"
+)
+def run(
+    problem: ProblemName,
+    law: LawText = "PostSwitchGradient",
+    integrator: MethodText = "RK4",
+    formulation: Formulation = "",
+    step: Step = 1e-3,
+    t_end: EndTime = None,
+    save_every: Annotated[int, typer.Option(help="Steps between rows.")] = 1,
+    settings: Settings = [],  # noqa: B006  typer copies it
+    out: OutFile = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the trajectory into this file (png, pdf, svg).")
+    ] = None,
+    events: Annotated[
+        bool, typer.Option("--events", help="Show the events and analyse each.")
+    ] = False,
+) -> None:
+    """Simulate one problem and show its final state."""
+    with reported():
+        import nsdyn
+
+        use_cache()
+        chosen, method, rule = (
+            _problem(problem, settings),
+            _integrator(integrator, formulation),
+            _law(law),
+        )
+        _require_target("--out", out, ())
+        _require_target("--plot", plot, PLOTS)
+        with busy("compiling and running"):
+            trajectory = nsdyn.simulate(
+                chosen, method, step=step, law=rule, t_end=t_end, save_every=save_every
+            )
+        if events:
+            show_events(trajectory.events)
+            show_reports(chosen, trajectory.events, rule)
+        show_end(trajectory)
+        if out is not None:
+            trajectory.save(out)
+            print(f"wrote {out}")
+        if plot is not None:
+            trajectory.plot().savefig(plot)
+            print(f"wrote {plot}")
+
+
+@app.command(
+    epilog="Example: nsdyn compare point_on_track --integrator NSGA --integrator RK4 --step 1e-2 "
+    "--out compared"
+)
+def compare(
+    problem: ProblemName,
+    integrator: Methods = [],  # noqa: B006
+    law: Laws = [],  # noqa: B006
+    step: Step = 1e-3,
+    t_end: EndTime = None,
+    save_every: Annotated[int, typer.Option(help="Steps between rows.")] = 1,
+    settings: Settings = [],  # noqa: B006
+    reference: Annotated[
+        str, typer.Option(help="Integrator to compare with, or none.")
+    ] = "EventDriven(RK4)",
+    refine: Annotated[int, typer.Option(help="Steps of the reference in a step.")] = 8,
+    out: Annotated[Path | None, typer.Option(help="Folder for data, table and figures.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Compute again what is archived in --out already.")
+    ] = False,
+) -> None:
+    """Run integrators and laws side by side and show errors, residuals, energy, effort and times;
+    exit code 1 if all runs fail."""
+    with reported():
+        from nsdyn.studies import compare as comparison
+        from nsdyn.studies.lib import compare_figures, compare_table
+
+        use_cache()
+        chosen = _problem(problem, settings)
+        methods = [_integrator(text, "") for text in integrator] or comparison.DEFAULTS
+        entries = comparison.pairs(methods, [_law(text) for text in law or ["PostSwitchGradient"]])
+        found = comparison.compare(
+            chosen,
+            entries,
+            step,
+            t_end=t_end,
+            save_every=save_every,
+            folder=out,
+            force=force,
+            refine=refine,
+            reference=None if reference == "none" else _integrator(reference, ""),
+            progress=lambda names: progress(names, "running"),
+        )
+        show_comparison(compare_table.table(found))
+        if out is not None:
+            print("\n".join(str(file) for file in compare_figures.write(found, out)))
+        if not any(run.ok for run in found.runs):
+            raise typer.Exit(1)
+
+
+@app.command(
+    epilog="Example: nsdyn sweep three_r_pendulum --vary m=80:140:7 --vary locks[0]=0.6:0.9:4 "
+    "--out sweep.nc"
+)
+def sweep(
+    problem: ProblemName,
+    vary: Ranges = [],  # noqa: B006
+    law: LawText = "PostSwitchGradient",
+    integrator: MethodText = "RK4",
+    formulation: Formulation = "",
+    step: Step = 1e-3,
+    t_end: EndTime = None,
+    save_every: Annotated[int, typer.Option(help="Steps between rows.")] = 100,
+    settings: Settings = [],  # noqa: B006
+    out: OutFile = None,
+) -> None:
+    """Simulate all combinations of parameters. NAME is a parameter, q0[i] or v0[i]; exit code 1 if
+    all runs fail."""
+    with reported():
+        import nsdyn
+        from nsdyn.studies.lib import archive
+
+        use_cache()
+        if out is not None and out.suffix != ".nc":
+            raise FileError(f"--out {out}: expected a name that ends in .nc")
+        chosen, method, rule = (
+            _problem(problem, settings),
+            _integrator(integrator, formulation),
+            _law(law),
+        )
+        values = parse_ranges(vary)
+        arguments = sweep_arguments(chosen, values)
+        with counted("trajectories") as report:
+            options: dict[str, Any] = {"t_end": t_end, "save_every": save_every, "progress": report}
+            result = nsdyn.sweep(chosen, method, step=step, law=rule, **arguments, **options)
+        show_statuses(result)
+        if out is not None:
+            told = {
+                "problem": problem,
+                "set": settings,
+                "vary": vary,
+                "step": step,
+                "law": law,
+                "integrator": repr(method),
+            }
+            archive.write(out.parent, out.stem, sweep_variables(values, result), told)
+            print(f"wrote {out} and {out.with_suffix('.json')}")
+        if not result.ok.any():
+            raise typer.Exit(1)
+
+
+@app.command(epilog="Example: nsdyn figures joint_locking --out figures")
+def figures(
+    study: Studies = [],  # noqa: B006
+    out: Annotated[Path, typer.Option(help="Folder for data and figures.")] = Path("figures"),
+    force: Annotated[
+        bool, typer.Option("--force", help="Compute again what is archived already.")
+    ] = False,
+) -> None:
+    """Compute the data of studies, archive them, draw their figures."""
+    with reported():
+        from nsdyn import studies
+
+        use_cache()
+        chosen = {name: studies.get(name) for name in study or studies.names()}
+        files: list[Path] = []
+        for name in progress(chosen, "study"):
+            files += chosen[name].run(out / name, force=force)
+        print("\n".join(str(file) for file in files))
+
+
+@app.command(epilog="Example: nsdyn bench --quick --out bench.json")
+def bench(
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the measurements to this JSON file, figures to a folder beside it."
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer repetitions, no memory test.")
+    ] = False,
+) -> None:
+    """Time nsdyn on this machine: the 3R pendulum beside C, NSGA beside RK4, chains of 2 to 1024
+    links beside the dense mass matrix; takes some minutes, with --quick three."""
+    with reported():
+        from nsdyn.studies.lib import archive, benchmark
+
+        results: dict[str, Any] = {}
+        stages = benchmark.stages(quick)
+        for name in progress(stages, "measuring"):
+            results.update(stages[name]())
+        show_table("speed", ("quantity", "measured", "target", "aim"), benchmark.rows(results))
+        for note in benchmark.notes(results):
+            print(note)
+        if out is not None:
+            archive.write_json(
+                out, {"results": results, "machine": benchmark.machine(), **archive.provenance()}
+            )
+            print(
+                "\n".join(
+                    f"wrote {file}"
+                    for file in [out, *benchmark.figures(results, out.with_suffix(""))]
+                )
+            )
+
+
+def _list_pairs() -> None:
+    from nsdyn.studies.lib import pairs
+
+    use_cache()
+    show_pairs("integrators and laws, for constraints that switch and for Contact", pairs.pairs())
+    show_pairs(
+        "laws and kinds of switches: constraints are exchanged or added, a contact closes",
+        pairs.switches(),
+    )
+
+
+def _require_target(option: str, path: Path | None, suffixes: Collection[str]) -> None:
+    """A file that cannot be written is told before the run, not after it."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise FileError(f"{option} {path}: expected a folder that exists, found no {path.parent}")
+    if path is not None and suffixes and path.suffix.lower() not in suffixes:
+        raise FileError(
+            f"{option} {path}: expected a name that ends in {', '.join(suffixes)}, found "
+            f"{path.suffix!r}"
+        )
+
+
+# What the words on the command line mean
+
+
+def _problem(name: str, settings: Iterable[str]) -> Any:
+    from nsdyn import problems
+
+    try:
+        return problems.get(name, **parse_settings(settings))
+    except ProblemError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ProblemError(f"problem {name} with {', '.join(settings)}: {error}") from error
+
+
+def _integrators() -> dict[str, type]:
+    from nsdyn import integrators
+
+    return {name: getattr(integrators, name) for name in integrators.__all__}
+
+
+def _laws() -> dict[str, type]:
+    from nsdyn import laws
+
+    classes = {name: getattr(laws, name) for name in laws.__all__}
+    return {
+        name: c
+        for name, c in classes.items()
+        if issubclass(c, laws.AbstractLaw) and c is not laws.AbstractLaw
+    }
+
+
+def _law(text: str) -> Any:
+    return parse_object("law", text, _laws())
+
+
+def _integrator(text: str, formulation: str) -> Any:
+    from nsdyn.stepping.integrator import AbstractIntegrator
+
+    known = _integrators()
+    if formulation and text != "RK4":
+        raise ProblemError(
+            f"--formulation is for --integrator RK4 alone; give {text!r} its settings in "
+            "parentheses"
+        )
+    made = (
+        known["RK4"](formulation=formulation)
+        if formulation
+        else parse_object("integrator", text, known)
+    )
+    return (
+        made if isinstance(made, AbstractIntegrator) else known["EventDriven"](made)
+    )  # a smooth method needs it

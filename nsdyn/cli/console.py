@@ -1,0 +1,245 @@
+"""What the command line shows, and where it keeps compiled programs: tables, progress, messages,
+exit codes, cache."""
+
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+PIPED_WIDTH = 120  # of tables that do not go to a terminal
+WIDE = 200  # of those with many columns: better long lines than broken ones
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Errors become a message on stderr and an exit code: 1 for a run that stopped early, 2 for bad
+    input."""
+    from nsdyn.errors import NsdynError, SimulationError
+
+    try:
+        yield
+    except (NsdynError, OSError) as error:
+        print(f"nsdyn: {error}", file=sys.stderr)
+        raise typer.Exit(1 if isinstance(error, SimulationError) else 2) from None
+
+
+def show_table(
+    title: str,
+    columns: tuple[str, ...],
+    rows: Iterable[tuple],
+    numbers: bool | Collection[int] = False,
+    width: int = PIPED_WIDTH,
+    whole: bool = False,
+) -> None:
+    """An aligned table on stdout; all columns to the right if they are `numbers`, or those with
+    these indices. `width` is that of a table which does not go to a terminal; one that is `whole`
+    keeps its columns also on a narrow one."""
+    right = range(len(columns)) if numbers is True else numbers or ()
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for i, column in enumerate(columns):
+        fixed = whole or i == 0 or i in right
+        table.add_column(
+            escape(column),
+            no_wrap=fixed,
+            overflow="fold",
+            justify="right" if i in right else "left",
+        )
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    console = Console()
+    console = console if console.is_terminal and not whole else Console(width=width)
+    console.print(title, style="bold", highlight=False, markup=False)
+    console.print(table, soft_wrap=whole)
+    console.print()
+
+
+def show_events(events: Iterable[Any]) -> None:
+    columns = ("#", "t", "mode", "impulse Lam", "kinetic energy before", "after")
+    rows = []
+    for i, event in enumerate(events):
+        energies = (f"{event.kinetic_before:.6g}", f"{event.kinetic_after:.6g}")
+        modes = f"{event.mode_before} -> {event.mode_after}"
+        rows.append(
+            (i, f"{event.t:.9g}", modes, "  ".join(f"{x:.6g}" for x in event.Lam), *energies)
+        )
+    show_table("events", columns, rows, numbers=True)
+
+
+def show_reports(problem: Any, events: Any, law: Any) -> None:
+    """The analysis of each event."""
+    import nsdyn
+
+    names = [f"{i + 1} of {len(events)}" for i in range(len(events))]
+    found = [
+        nsdyn.transition_report(problem, events[i], law)
+        for i, _ in enumerate(progress(names, "event"))
+    ]
+    for i, report in enumerate(found):
+        print(f"event {i}: {report}\n")
+
+
+def show_end(trajectory: Any) -> None:
+    """The last row of a trajectory."""
+    t, mode, energy = trajectory.t[-1], trajectory.mode[-1], trajectory.energy[-1]
+    q, v = ([f"{x:.9g}" for x in row[-1]] for row in (trajectory.q, trajectory.v))
+    v += [""] * (len(q) - len(v))  # quasi-velocities may be fewer
+    count = len(trajectory.events)
+    events = "1 event" if count == 1 else f"{count} events"
+    title = f"state at t = {t:g} (mode {mode}, energy {energy:.9g}, {events} until then)"
+    show_table(title, ("i", "q", "v"), list(zip(range(len(q)), q, v, strict=True)), numbers=True)
+
+
+def show_comparison(table: Any) -> None:
+    """The table of a comparison and what its numbers are; in several parts where the terminal is
+    narrow."""
+    console = Console()
+    limit = console.width if console.is_terminal else WIDE
+    names = [i for i, column in enumerate(table.head) if column in ("integrator", "law")]
+    lengths = [
+        max(len(line) for line in f"{head}\n{rows}".split("\n")) + 2
+        for head, rows in _columns(table)
+    ]
+    parts: list[list[int]] = [[]]
+    for i in (i for i in range(len(lengths)) if i not in names):
+        if parts[-1] and sum(lengths[k] for k in (*names, *parts[-1], i)) > limit:
+            parts.append([])
+        parts[-1].append(i)
+    for k, part in enumerate(parts):
+        chosen = [*names, *part]
+        cells = lambda row, chosen=chosen: tuple(row[i] for i in chosen)
+        numbers = [k for k, i in enumerate(chosen) if i in part and table.head[i] != "status"]
+        show_table(
+            table.title if k == 0 else "", cells(table.head), map(cells, table.rows), numbers, WIDE
+        )
+    print("\n".join(table.notes))
+
+
+def _columns(table: Any) -> list[tuple[str, str]]:
+    """Head and cells, one to a line, of each column."""
+    return [(head, "\n".join(row[i] for row in table.rows)) for i, head in enumerate(table.head)]
+
+
+def show_pairs(title: str, table: Any) -> None:
+    """A table that is written for markdown, without its marks."""
+    plain = lambda cells: tuple(cell.replace("`", "") for cell in cells)
+    head = tuple(cell.replace("(", "\n(") for cell in plain(table.head))
+    show_table(title, head, map(plain, table.rows), width=WIDE, whole=True)
+    for i, note in enumerate(table.notes, 1):
+        print(f"({i}) {note}")
+    print("\n" * bool(table.notes), end="")
+
+
+def show_statuses(result: Any) -> None:
+    """How many trajectories of a sweep ended how."""
+    import numpy as np
+
+    from nsdyn.status import MESSAGES, Status
+
+    codes, counts = np.unique(result.status, return_counts=True)
+    rows = [
+        (Status(code).name, count, MESSAGES[Status(code)])
+        for code, count in zip(codes, counts, strict=True)
+    ]
+    show_table(f"{len(result.status)} trajectories", ("status", "count", "meaning"), rows)
+
+
+def sweep_variables(values: dict, result: Any) -> dict[str, tuple]:
+    """A sweep as variables {name: (dimensions, array)} of a file."""
+    rows = {name: getattr(result, name) for name in ("q", "v", "lam", "mode", "energy")}
+    dimensions = {"q": ("coordinate",), "v": ("velocity",), "lam": ("row",), "energy": ()}
+    part = lambda name, x: dimensions.get(name, tuple(f"part_{i}" for i in range(x.ndim - 2)))
+    return {
+        **{f"param_{name}": ("trajectory", value) for name, value in values.items()},
+        "t": ("time", result.t),
+        **{name: (("trajectory", "time", *part(name, x)), x) for name, x in rows.items()},
+        "status": ("trajectory", result.status),
+        "t_stop": ("trajectory", result.t_stop),
+        "events": ("trajectory", result.events.count),
+    }
+
+
+def first_sentence(cls: type) -> str:
+    """The first sentence of the description of the file that a class is in."""
+    text = " ".join((sys.modules[cls.__module__].__doc__ or "").partition("\n\n")[0].split())
+    return re.split(r"(?<=[\w)\"]{3})[.](?:\s|$)", text)[0].rstrip(".:")
+
+
+def progress(names: Iterable[str], what: str) -> Iterator[str]:
+    """The names one by one, with a bar on stderr."""
+    text = TextColumn("{task.description}")
+    columns = (SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    names = list(names)
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=len(names))
+        for name in names:
+            bar.update(task, description=f"{what} {name}")
+            yield name
+            bar.advance(task)
+
+
+@contextmanager
+def counted(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A function report(done, total) that moves a bar on stderr."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def busy(what: str) -> AbstractContextManager:
+    """A sign of life on stderr."""
+    return Console(stderr=True).status(what)
+
+
+def use_cache() -> None:
+    """Keep compiled programs in the user's cache folder, unless JAX was told of one or the folder
+    cannot be written."""
+    import jax
+
+    if told_of_cache():
+        return
+    try:
+        folder = _cache_root() / "nsdyn" / "jax"
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            return
+    except (OSError, RuntimeError):  # RuntimeError: there is no home
+        return
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+def told_of_cache() -> bool:
+    import jax
+
+    return bool(getattr(jax.config, "jax_compilation_cache_dir", None))
+
+
+def _cache_root() -> Path:
+    if os.environ.get("XDG_CACHE_HOME"):
+        return Path(os.environ["XDG_CACHE_HOME"])
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")

@@ -1,0 +1,113 @@
+"""What the words on the command line mean: NAME=VALUE, NAME=LOW:HIGH:N, Restitution(e=0.5)."""
+
+import ast
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+from nsdyn.errors import ProblemError, unknown
+
+
+def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
+    """NAME=VALUE: numbers, tuples and lists as in Python; whatever else is a string."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, value = _assignment("--set", text, "NAME=VALUE")
+        try:
+            found[name] = ast.literal_eval(value)
+        except (SyntaxError, ValueError):
+            found[name] = value
+    return found
+
+
+def _assignment(option: str, text: str, form: str) -> tuple[str, str]:
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not (name and equals and value):
+        raise ProblemError(f"{option}: expected {form}, found {text!r}")
+    return name, value
+
+
+def parse_ranges(texts: Iterable[str]) -> dict[str, Any]:
+    """NAME=LOW:HIGH:N: all combinations of the ranges, as one vector for each name."""
+    import numpy as np  # here: the command line shows its help without it
+
+    found = {}
+    for text in texts:
+        name, value = _assignment("--vary", text, "NAME=LOW:HIGH:N")
+        try:
+            low, high, count = value.split(":")
+            found[name] = np.linspace(float(low), float(high), int(count))
+        except ValueError:
+            raise ProblemError(f"--vary: expected NAME=LOW:HIGH:N, found {text!r}") from None
+    if not found:
+        raise ProblemError("--vary: expected at least one NAME=LOW:HIGH:N")
+    grid = np.meshgrid(*found.values(), indexing="ij")
+    return {name: values.ravel() for name, values in zip(found, grid, strict=True)}
+
+
+def sweep_arguments(problem: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of `nsdyn.sweep` in which the named parameters (m, locks[0], q0[1], ...) take
+    these values."""
+    import numpy as np
+
+    own = dict(problem.params) if isinstance(problem.params, dict) else {}
+    known = {**own, "q0": problem.q0, "v0": problem.v0}
+    found: dict[str, Any] = {}
+    for name, x in values.items():
+        key, bracket, index = name.partition("[")
+        if key not in known:
+            raise unknown(f"--vary: parameter of {problem.name}", key, known)
+        array = found.setdefault(
+            key, np.repeat(np.asarray(known[key], float)[None], len(x), axis=0)
+        )
+        try:
+            place = (slice(None), int(index.rstrip("]"))) if bracket else (slice(None),)
+            if array[place].ndim != 1:
+                raise IndexError(f"expected an index; {key} has shape {array.shape[1:]}")
+            array[place] = x
+        except (IndexError, ValueError) as error:
+            raise ProblemError(f"--vary {name}: {error}") from error
+    start = {key: found.pop(key) for key in ("q0", "v0") if key in found}
+    return start | ({"params": own | found} if own else {})
+
+
+def parse_object(what: str, text: str, known: dict[str, type]) -> Any:
+    """The object that a text such as Restitution(e=0.5) describes. Calls may nest; an unknown word
+    is a string."""
+    short = {name.lower(): name for name in known}
+
+    def find(name: str) -> type:
+        if name.lower() not in short:
+            raise unknown(what, name, known)
+        return known[short[name.lower()]]
+
+    def value(node: ast.expr) -> Any:
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
+                return find(name)(
+                    *map(value, args), **{k.arg: value(k.value) for k in keywords if k.arg}
+                )
+            case ast.Name(id=name):
+                return find(name)() if name.lower() in short else name
+        return ast.literal_eval(node)
+
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        return find(node.id)() if isinstance(node, ast.Name) else value(node)
+    except ProblemError:
+        raise
+    except (SyntaxError, TypeError, ValueError) as error:
+        raise ProblemError(
+            f"{what} {text!r}: expected NAME or NAME(setting=value, ...): {error}"
+        ) from error
+
+
+def signature(cls: type) -> str:
+    """The class as one would write it, with the defaults of its settings."""
+    parts = []
+    for parameter in inspect.signature(cls).parameters.values():
+        default = parameter.default
+        parts.append(
+            parameter.name if default is parameter.empty else f"{parameter.name}={default!r}"
+        )
+    return f"{cls.__name__}({', '.join(parts)})"

@@ -1,0 +1,164 @@
+"""The rows of a constraint with listed modes: which functions and locks make up each mode, and
+where their rows sit.
+
+A mode is None, a function g(q, t, p), a `lock(...)`, or a tuple of these. Two layouts, chosen
+statically:
+
+- union: every function has rows of its own and only the mask follows the mode. Used where that
+  takes no more rows than the largest mode, as with brakes that lock one after another; the Jacobian
+  then does not depend on the mode at all.
+- padded: the rows of the mode are selected by the traced mode and padded to the largest mode.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from nsdyn._signature import accepts_positional, label
+from nsdyn.errors import ProblemError
+
+
+class Lock(eqx.Module):
+    """One held quantity: coordinate `target`, or the function target(q, p)."""
+
+    target: int | Callable = eqx.field(static=True)
+
+    @property
+    def linear(self) -> bool:
+        return not callable(self.target)
+
+    def value(self, q, p):
+        if callable(self.target):
+            return jnp.ravel(self.target(q, p))
+        if not -q.shape[0] <= self.target < q.shape[0]:
+            raise ProblemError(
+                f"lock({self.target}): expected a coordinate index below {q.shape[0]}"
+            )
+        return q[self.target][None]
+
+    def name(self) -> str:
+        return f"lock({label(self.target) if callable(self.target) else self.target})"
+
+
+def lock(*targets: int | Callable) -> tuple[Lock, ...]:
+    """Hold coordinates (by index) or functions c(q, p) where they were when the stage or mode
+    began."""
+    if not targets:
+        raise ProblemError("lock(): expected at least one coordinate index or function c(q, p)")
+    for target in targets:
+        if not callable(target) and (
+            isinstance(target, bool) or not isinstance(target, int | np.integer)
+        ):
+            raise ProblemError(
+                f"lock({target!r}): expected a coordinate index or a function c(q, p)"
+            )
+    return tuple(Lock(target if callable(target) else int(target)) for target in targets)
+
+
+def flatten(mode: Any, owner: str) -> tuple:
+    """The items of one mode: functions and Locks."""
+    if mode is None:
+        return ()
+    if isinstance(mode, tuple | list):
+        return tuple(item for part in mode for item in flatten(part, owner))
+    if isinstance(mode, Lock):
+        return (mode,)
+    if callable(mode):
+        if not accepts_positional(mode, 3):
+            raise ProblemError(
+                f"{owner}: expected functions g(q, t, p) -> (m,), which {label(mode)} is not"
+            )
+        return (mode,)
+    raise ProblemError(
+        f"{owner}: expected None, a function, lock(...) or a tuple of these, found {mode!r}"
+    )
+
+
+class ModeRows(eqx.Module):
+    """The listed modes of a constraint."""
+
+    modes: tuple[tuple, ...] = eqx.field(static=True)
+
+    @property
+    def items(self) -> tuple:
+        return tuple(dict.fromkeys(item for mode in self.modes for item in mode))
+
+    @property
+    def locks(self) -> tuple[Lock, ...]:
+        return tuple(item for item in self.items if isinstance(item, Lock))
+
+    @property
+    def linear(self) -> bool:
+        return all(isinstance(item, Lock) and item.linear for item in self.items)
+
+    def hold(self, q, t, p):
+        return tuple(item.value(q, p) for item in self.locks)
+
+    def _value(self, item, q, t, p, held):
+        if isinstance(item, Lock):
+            return item.value(q, p) - held[self.locks.index(item)]
+        return jnp.ravel(item(q, t, p))
+
+    def sizes(self, q, t, p) -> dict:
+        def size(item):
+            if isinstance(item, Lock) and item.linear:
+                return 1  # the common case; the general way takes a tracer through the function
+            value = lambda q, t, p: self._value(item, q, t, p, self.hold(q, t, p))
+            return jax.eval_shape(value, q, t, p).shape[0]
+
+        return {item: size(item) for item in self.items}
+
+    def _layout(self, q, t, p):
+        sizes = self.sizes(q, t, p)
+        largest = max(sum(sizes[item] for item in mode) for mode in self.modes)
+        union = sum(sizes.values())
+        return sizes, largest, union <= largest
+
+    def table(self, q, t, p) -> np.ndarray:
+        """Which rows are live in which mode, shape (modes, m)."""
+        sizes, largest, union = self._layout(q, t, p)
+        if union:
+            return np.array(
+                [
+                    [item in mode for item in self.items for _ in range(sizes[item])]
+                    for mode in self.modes
+                ],
+                bool,
+            )
+        return np.array(
+            [np.arange(largest) < sum(sizes[item] for item in mode) for mode in self.modes], bool
+        )
+
+    def rows(self, q, t, p, mode, held):
+        _, largest, union = self._layout(q, t, p)
+        if union:
+            return jnp.concatenate(
+                [self._value(item, q, t, p, held) for item in self.items] or [jnp.zeros(0)]
+            )
+
+        def branch(items):
+            def evaluate(q, t, p, held):
+                values = [self._value(item, q, t, p, held) for item in items]
+                filled = sum(value.shape[0] for value in values)
+                return jnp.concatenate([*values, jnp.zeros(largest - filled)])
+
+            return evaluate
+
+        return jax.lax.switch(mode, [branch(items) for items in self.modes], q, t, p, held)
+
+    def live(self, q, t, p, mode):
+        return jnp.asarray(self.table(q, t, p))[mode]
+
+    def names(self, q, t, p, mode) -> list[str]:
+        sizes, largest, union = self._layout(q, t, p)
+        items = self.items if union else self.modes[int(mode)]
+        names = [
+            f"{i.name() if isinstance(i, Lock) else label(i)}[{k}]"
+            for i in items
+            for k in range(sizes[i])
+        ]
+        return names + ["padding"] * (largest - len(names))

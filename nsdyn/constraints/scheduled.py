@@ -1,0 +1,86 @@
+"""`Scheduled`: constraints that change at given times (quasi-scleronomic constraints, Mueller eq.
+(2)).
+
+Stage k holds for T_k <= t < T_{k+1}; the guard of stage k is T_{k+1} - t. Times may be numbers or a
+function of the parameters, so that a trajectory can be differentiated with respect to them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from nsdyn.constraints.base import AbstractConstraint
+from nsdyn.constraints.mode_rows import ModeRows, flatten
+from nsdyn.errors import ProblemError
+
+
+class Scheduled(AbstractConstraint):
+    """Stage k of `stages` (None, a function g(q, t, p) -> scalar or (m,), lock(...), or a tuple of
+    these) holds from times[k - 1] on. `times` are numbers, or a function times(p) of the
+    parameters. Capturing schemes switch at the end of the step in which a time lies."""
+
+    times: Any
+    times_of: Callable | None = eqx.field(static=True)
+    mode_rows: ModeRows
+
+    def __init__(self, times, stages):
+        self.mode_rows = ModeRows(
+            tuple(flatten(stage, "Scheduled(stages=...)") for stage in stages)
+        )
+        self.times_of = times if callable(times) else None
+        self.times = None if callable(times) else jnp.asarray(times, float)
+        if self.times is not None:
+            check_times(np.asarray(self.times), len(self.mode_rows.modes))
+
+    @property
+    def drifts(self):
+        return not self.mode_rows.linear
+
+    def switch_times(self, p):
+        return self.times if self.times_of is None else jnp.asarray(self.times_of(p), float)
+
+    def start(self, q, qdot, t, p):
+        return jnp.sum(self.switch_times(p) < t)
+
+    def rows(self, q, t, p, mode, held):
+        return self.mode_rows.rows(q, t, p, mode, held)
+
+    def live(self, q, t, p, mode):
+        return self.mode_rows.live(q, t, p, mode)
+
+    def hold(self, q, t, p):
+        return self.mode_rows.hold(q, t, p)
+
+    def guards(self, q, v, lam, t, p, mode, held):
+        times = self.switch_times(p)
+        last = times.shape[0] - 1
+        if last < 0:
+            return jnp.zeros(0)
+        return jnp.where(mode <= last, times[jnp.minimum(mode, last)] - t, 1.0)[None]
+
+    def after(self, fired, q, qdot, v, t, p, mode):
+        # Stages that begin at the same instant are entered together.
+        begun = jnp.sum(self.switch_times(p) <= t + 1e-12 * jnp.maximum(1.0, jnp.abs(t)))
+        return jnp.maximum(mode + 1, begun).astype(mode.dtype)
+
+    def row_names(self, q, t, p, mode, m):
+        return self.mode_rows.names(q, t, p, mode)
+
+
+def check_times(times: np.ndarray, stages: int):
+    if times.ndim != 1 or times.shape[0] != stages - 1:
+        raise ProblemError(
+            f"Scheduled(times=..., stages=...): {stages} stages need {stages - 1} times between "
+            "them, "
+            f"found times of shape {times.shape}"
+        )
+    if not np.all(np.isfinite(times)):
+        raise ProblemError(f"Scheduled(times=...): expected finite times, found {times.tolist()}")
+    if np.any(np.diff(times) < 0):
+        raise ProblemError(
+            f"Scheduled(times=...): expected times in ascending order, found {times.tolist()}; "
+            f"sorted they read {np.sort(times).tolist()}"
+        )

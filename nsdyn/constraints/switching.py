@@ -1,0 +1,128 @@
+"""`Switching`: bilateral constraints exchanged where a switching function z(q) changes sign (Patil
+and Bruls).
+
+With the Heaviside step s(x) = 0, 1/2, 1 for x < 0, = 0, > 0 the constraint reads
+
+    two modes, one z:   g = (1 - s(z)) g_1 + s(z) g_2                                        (1)
+    k modes, k z's:     g = sum_i [prod_{j != i} (1 - s(z_j))] s(z_i) g_i                    (2)
+
+(1) is (2) with z_1 = -z, z_2 = z, up to the factor 1/2 on the surface itself, where both terms
+vanish. The formula gives the mode at the start. From then on the mode is memory: it is left when
+its own z falls through zero and the mode whose z rises is entered; among several, the fastest one.
+The rate of z decides at a tie at the start as well.
+
+A z that is the new constraint itself (a capture) stays at zero after the switch: `latch=True` keeps
+every mode but the first once it was entered; a tuple of booleans says it mode by mode.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from nsdyn._signature import require_function
+from nsdyn.constraints.base import NO_MODE, AbstractConstraint
+from nsdyn.constraints.mode_rows import ModeRows, flatten
+from nsdyn.errors import ProblemError
+
+ON_SURFACE = 1e-9
+
+
+class Switching(AbstractConstraint):
+    mode_rows: ModeRows
+    switches: tuple[Callable, ...] = eqx.field(static=True)
+    latch: tuple[bool, ...] = eqx.field(static=True)
+
+    def __init__(self, modes, switches, latch=False):
+        for name, value in (("modes", modes), ("switches", switches)):
+            if not isinstance(value, tuple | list):
+                raise ProblemError(
+                    f"Switching({name}=...): expected a tuple with an entry for each mode, found "
+                    f"{value!r}"
+                )
+        modes, switches = tuple(modes), tuple(switches)
+        for z in switches:
+            require_function("Switching", "switches", z, 2, "z(q, p) -> scalar")
+        if len(modes) < 2 or len(switches) not in ({1, 2} if len(modes) == 2 else {len(modes)}):
+            raise ProblemError(
+                "Switching(modes=..., switches=...): expected two modes and one switching "
+                "function, or as many of one as of the "
+                f"other, found {len(modes)} modes and {len(switches)} switching functions"
+            )
+        self.mode_rows = ModeRows(tuple(flatten(mode, "Switching(modes=...)") for mode in modes))
+        self.switches = switches
+        self.latch = (
+            (False,) + (True,) * (len(modes) - 1)
+            if latch is True
+            else tuple(latch or (False,) * len(modes))
+        )
+        if len(self.latch) != len(modes):
+            raise ProblemError(
+                f"Switching(latch=...): expected a boolean or {len(modes)} of them, found {latch!r}"
+            )
+
+    @property
+    def drifts(self):
+        return not self.mode_rows.linear
+
+    def z(self, q, p):
+        """All switching functions, positive in their own mode, shape (modes,)."""
+        if len(self.switches) == 1:
+            z = jnp.reshape(self.switches[0](q, p), ())
+            return jnp.stack([-z, z])
+        return jnp.stack([jnp.reshape(z(q, p), ()) for z in self.switches])
+
+    def value(self, q, t, p):
+        """The constraint by the product formula (2), padded to the largest mode; needs no memory,
+        so locks are not allowed."""
+        if self.mode_rows.locks:
+            raise ProblemError(
+                "Switching.value: a lock has no value without the memory of where it began"
+            )
+        s = jnp.heaviside(self.z(q, p), 0.5)
+        g = jnp.stack(
+            [
+                self.mode_rows.rows(q, t, p, jnp.asarray(i), ())
+                for i in range(len(self.mode_rows.modes))
+            ]
+        )
+        others = jnp.stack([jnp.prod(jnp.delete(1.0 - s, i)) for i in range(s.shape[0])])
+        return jnp.sum((others * s)[:, None] * g, axis=0)  # (2)
+
+    def start(self, q, qdot, t, p):
+        return self._entered(q, qdot, p, jnp.full((), NO_MODE), ON_SURFACE)
+
+    def _entered(self, q, qdot, p, leaving, tolerance):
+        """The mode that the motion is in just after now; NO_MODE if there is none."""
+        z, dz = jax.jvp(lambda q: self.z(q, p), (q,), (qdot,))
+        surface = jnp.abs(z) <= tolerance * jnp.maximum(1.0, jnp.max(jnp.abs(z)))
+        score = jnp.where(surface, dz, jnp.where(z > 0, jnp.inf, -jnp.inf))
+        score = jnp.where(jnp.arange(z.shape[0]) == leaving, -jnp.inf, score)
+        allowed = (score > 0) | (surface & (score >= 0) & (leaving == NO_MODE))
+        best = jnp.argmax(jnp.where(allowed, score, -jnp.inf))
+        return jnp.where(jnp.any(allowed), best, NO_MODE)
+
+    def rows(self, q, t, p, mode, held):
+        return self.mode_rows.rows(q, t, p, jnp.maximum(mode, 0), held)
+
+    def live(self, q, t, p, mode):
+        return self.mode_rows.live(q, t, p, jnp.maximum(mode, 0))
+
+    def hold(self, q, t, p):
+        return self.mode_rows.hold(q, t, p)
+
+    def guards(self, q, v, lam, t, p, mode, held):
+        mode = jnp.maximum(mode, 0)
+        if len(self.switches) == 1:
+            own = jnp.where(mode == 1, 1.0, -1.0) * jnp.reshape(self.switches[0](q, p), ())
+        else:
+            branch = lambda z: lambda q, p: jnp.reshape(z(q, p), ())
+            own = jax.lax.switch(mode, [branch(z) for z in self.switches], q, p)
+        return jnp.where(jnp.asarray(self.latch)[mode], 1.0, own)[None]
+
+    def after(self, fired, q, qdot, v, t, p, mode):
+        return self._entered(q, qdot, p, mode, ON_SURFACE).astype(mode.dtype)
+
+    def row_names(self, q, t, p, mode, m):
+        return self.mode_rows.names(q, t, p, mode)

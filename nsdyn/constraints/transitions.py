@@ -1,0 +1,76 @@
+"""`Transitions`: the general switching constraint, made of a user's own functions.
+
+    rows(q, t, p, mode, held) -> (m,)           m static; mode is a traced integer (array), so rows
+                                                may index tables by it
+    guards(q, v, lam, t, p, mode, held) -> (k,) one that falls through zero fires
+    after(fired, q, v, t, p, mode) -> mode      fired is (k,) bool, several at once allowed; -1
+                                                where no mode can be entered
+    live(mode, p) -> (m,) bool                  default: all rows
+    hold(q, t, p) -> pytree                     stored at each switch and handed back as `held`
+
+Modes count from 0. The other constraints of nsdyn are this one with their functions filled in.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from nsdyn._signature import require_function
+from nsdyn.constraints.base import AbstractConstraint
+from nsdyn.errors import ProblemError
+
+
+class Transitions(AbstractConstraint):
+    """rows(q, t, p, mode, held) -> (m,); guards(q, v, lam, t, p, mode, held) -> (k,), of which one
+    that falls through zero fires; after(fired, q, v, t, p, mode) -> mode; and, if wanted,
+    live(mode, p) -> (m,) bool and hold(q, t, p) -> what `held` is until the next switch. The mode
+    is an integer (array) that counts from 0 and starts as `mode0`."""
+
+    rows_of: Callable = eqx.field(static=True)
+    guards_of: Callable = eqx.field(static=True)
+    after_of: Callable = eqx.field(static=True)
+    live_of: Callable | None = eqx.field(static=True)
+    hold_of: Callable | None = eqx.field(static=True)
+    mode0: Any
+
+    def __init__(self, rows, guards, after, live=None, hold=None, mode0=0):
+        require_function("Transitions", "rows", rows, 5, "rows(q, t, p, mode, held) -> (m,)")
+        require_function(
+            "Transitions", "guards", guards, 7, "guards(q, v, lam, t, p, mode, held) -> (k,)"
+        )
+        require_function("Transitions", "after", after, 6, "after(fired, q, v, t, p, mode) -> mode")
+        if live is not None:
+            require_function("Transitions", "live", live, 2, "live(mode, p) -> (m,) bool")
+        if hold is not None:
+            require_function("Transitions", "hold", hold, 3, "hold(q, t, p) -> pytree")
+        self.rows_of, self.guards_of, self.after_of = rows, guards, after
+        self.live_of, self.hold_of = live, hold
+        self.mode0 = jnp.asarray(mode0, int)
+        if not isinstance(self.mode0, jax.core.Tracer) and np.any(np.asarray(self.mode0) < 0):
+            found = np.asarray(self.mode0).tolist()
+            raise ProblemError(
+                "Transitions(mode0=...): expected modes that count from 0 (-1 is no mode), found "
+                f"{found}"
+            )
+
+    def start(self, q, qdot, t, p):
+        return self.mode0
+
+    def rows(self, q, t, p, mode, held):
+        return jnp.ravel(self.rows_of(q, t, p, mode, held))
+
+    def guards(self, q, v, lam, t, p, mode, held):
+        return jnp.ravel(self.guards_of(q, v, lam, t, p, mode, held))
+
+    def after(self, fired, q, qdot, v, t, p, mode):
+        return jnp.asarray(self.after_of(fired, q, v, t, p, mode), mode.dtype)
+
+    def live(self, q, t, p, mode):
+        return None if self.live_of is None else jnp.asarray(self.live_of(mode, p), bool)
+
+    def hold(self, q, t, p):
+        return () if self.hold_of is None else self.hold_of(q, t, p)

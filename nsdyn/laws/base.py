@@ -1,0 +1,246 @@
+"""What an impulse law is. At a switching instant
+
+    M (v+ - v-) + D^T Lam = U,        G+ v+ = -g_t+                                            (1)
+
+with the applied impulse U, the impulse Lam of the constraints and the directions D in which it
+acts. The law chooses D and, where it is not ideal, the velocities after.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from nsdyn._repr import settings_text
+from nsdyn.errors import ProblemError
+from nsdyn.numerics import kkt, small
+from nsdyn.status import MESSAGES, Status
+
+SAME_ROW = 1e-12
+CONTRADICTS = 1e-6
+
+
+class Jump(NamedTuple):
+    """v+, the impulse Lam and its directions D (rows), so that M (v+ - v-) + D^T Lam = U."""
+
+    v_after: Float[Array, " n"]
+    Lam: Float[Array, " m"]
+    direction: Float[Array, "m n"]
+
+
+class ModeChange(NamedTuple):
+    """The data of a switch with every default filled in; `kept` marks rows of G_after that were
+    live before as well.
+
+    In a run q, t and p say where and when it happens and with which parameters; in plain use they
+    are None. A time step acts on the velocity v that it would have at its end without an impulse; w
+    is that at its beginning, with which bodies meet. Elsewhere both are the same.
+    """
+
+    M: Float[Array, "n n"]
+    solve: Callable
+    G_after: Float[Array, "m n"]
+    live_after: Bool[Array, " m"]
+    kept: Bool[Array, " m"]
+    v_before: Float[Array, " n"]
+    gt_after: Float[Array, " m"]
+    U: Float[Array, " n"]
+    G_before: Float[Array, "k n"]
+    live_before: Bool[Array, " k"]
+    v_step_start: Float[Array, " n"]
+    q: Any = None
+    t: Any = None
+    p: Any = None
+
+    def rates(self, v: Float[Array, " n"]) -> Float[Array, " m"]:
+        """G+ v + g_t+: the rates of the rows after, with the velocity v."""
+        return small.matvec(self.G_after, v) + self.gt_after
+
+    def jump_by(self, rates: Float[Array, " m"]) -> Jump:
+        """The jump along the rows after that changes their rates by this much, the applied impulse
+        U included."""
+        args = (self.solve, self.G_after, self.live_after, self.U, rates)
+        step, Lam = kkt.masked_kkt(*args, refinements=1)
+        return Jump(self.v_before + step, Lam, self.G_after)
+
+    @classmethod
+    def of(
+        cls,
+        M,
+        G_before,
+        G_after,
+        v_before,
+        gt_after=None,
+        U=None,
+        on_before=None,
+        on_after=None,
+        solve=None,
+        q=None,
+        t=None,
+        p=None,
+        w=None,
+    ) -> "ModeChange":
+        """The switch that the arguments of `AbstractLaw.jump` describe, checked for shapes."""
+        M, v = jnp.asarray(M, float), jnp.asarray(v_before, float)
+        n = _vector_size("v_before", v)
+        if M.shape != (n, n):
+            raise ProblemError(
+                f"jump(M=...): expected shape ({n}, {n}) to go with v_before, found {M.shape}"
+            )
+        G, live = _rows("G_after", G_after, on_after, n)
+        old, on = _rows("G_before", G_before, on_before, n)
+        gt = jnp.zeros(G.shape[0]) if gt_after is None else jnp.asarray(gt_after, float)
+        force = jnp.zeros(n) if U is None else jnp.asarray(U, float)
+        for name, value, size in (("gt_after", gt, G.shape[0]), ("U", force, n)):
+            if value.shape != (size,):
+                raise ProblemError(
+                    f"jump({name}=...): expected shape ({size},), found {value.shape}"
+                )
+        apply = small.factor(M) if solve is None else solve
+        kept = persistent(old, G, on, live)
+        w = v if w is None else w
+        return cls(M, apply, G, live, kept, v, jnp.where(live, gt, 0.0), force, old, on, w, q, t, p)
+
+
+class AbstractLaw(eqx.Module):
+    """A law answers `decide`, and may object; people call `jump`, drivers ask for both."""
+
+    def __repr__(self) -> str:
+        return settings_text(self)
+
+    @property
+    def satisfies_new_constraints(self) -> bool:
+        """Whether v+ satisfies the constraints after the switch; False for laws of rebound."""
+        return True
+
+    @property
+    def requires_consistent_velocity(self) -> str | None:
+        """Why velocities before the switch have to satisfy the old constraints, which those of a
+        time step do not; None if any will do."""
+        return None
+
+    @abstractmethod
+    def decide(self, change: ModeChange) -> Jump:
+        """The jump of one switch; finite also where the law objects."""
+
+    def failure_code(self, change: ModeChange):
+        """Why the law has no answer to this switch: a status code, traced; `Status.OK` if it has
+        one."""
+        return Status.OK
+
+    def answer(self, change: ModeChange) -> tuple[Array, Jump]:
+        """The objection and the jump. Where directions depend on each other, Lam is one of many
+        that serve."""
+        return jnp.asarray(self.failure_code(change)), self.decide(change)
+
+    def jump(
+        self,
+        M,
+        G_before,
+        G_after,
+        v_before,
+        gt_after=None,
+        U=None,
+        on_before=None,
+        on_after=None,
+        solve=None,
+    ) -> Jump:
+        """The jump between constraints G_before and G_after. Masks mark live rows; dead rows give
+        zero rows in the answer.
+
+        Raises ProblemError where the law objects; inside traced code nothing can raise, and
+        `objection` is to be asked.
+        """
+        arguments = (M, G_before, G_after, v_before, gt_after, U, on_before, on_after)
+        if solve is None and not any(
+            isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((self, arguments))
+        ):
+            _require_solvable(M, G_after, gt_after, on_after)
+            code, jump = _compiled(self, [None if x is None else np.asarray(x) for x in arguments])
+        else:
+            code, jump = _least(self, ModeChange.of(*arguments, solve))
+        if not isinstance(code, jax.core.Tracer) and code != Status.OK:
+            raise ProblemError(f"{type(self).__name__}: {MESSAGES[Status(int(code))]}")
+        return jump
+
+
+@eqx.filter_jit
+def _compiled(law, arguments):
+    """Objection and answer in one program: operation by operation the first call would take several
+    times as long."""
+    return _least(law, ModeChange.of(*arguments))
+
+
+def _least(law, change):
+    """Objection and answer, where directions depend on each other with the impulses of least
+    norm."""
+    code, jump = law.answer(change)
+    return code, jump._replace(
+        Lam=kkt.least_norm_multipliers(change.solve, jump.direction, jump.Lam)
+    )
+
+
+def _require_solvable(M, G_after, gt_after, on_after):
+    """G+ v+ = -g_t+ must have a solution; the wrong shapes are told later."""
+    G, gt = np.asarray(G_after, float), None if gt_after is None else np.asarray(gt_after, float)
+    if (
+        gt is None
+        or G.ndim != 2
+        or gt.shape != G.shape[:1]
+        or np.shape(M) != (G.shape[1],) * 2
+        or not np.any(gt)
+    ):
+        return
+    live = np.ones(len(G), bool) if on_after is None else np.asarray(on_after, bool)
+    if live.shape != gt.shape or not np.any(live):
+        return
+    try:
+        L = np.linalg.cholesky(np.asarray(M, float))
+    except np.linalg.LinAlgError:  # no mass matrix: the answer shows it
+        return
+    rows = np.linalg.solve(L, G[live].T).T  # in the mass metric
+    length = np.linalg.norm(rows, axis=1)
+    length = np.where(length > 0, length, 1.0)
+    U, s, _ = np.linalg.svd(rows / length[:, None])
+    null, size = U[:, np.sum(s > CONTRADICTS) :], gt[live] / length
+    clash = null @ (null.T @ size)
+    if np.max(np.abs(clash)) > CONTRADICTS * np.max(np.abs(size)):
+        which = np.flatnonzero(live)[np.abs(clash) > CONTRADICTS * np.max(np.abs(clash))].tolist()
+        raise ProblemError(
+            "jump(G_after=..., gt_after=...): expected rows that can hold together, found that "
+            f"the rows {which} contradict each "
+            "other: they depend on each other, but their rates gt_after do not"
+        )
+
+
+def _vector_size(name, v):
+    if v.ndim != 1:
+        raise ProblemError(f"jump({name}=...): expected a vector, found shape {v.shape}")
+    return v.shape[0]
+
+
+def _rows(name, G, live, n):
+    G = jnp.asarray(G, float)
+    G = G.reshape(0, n) if G.size == 0 else G
+    if G.ndim != 2 or G.shape[1] != n:
+        raise ProblemError(f"jump({name}=...): expected shape (rows, {n}), found {G.shape}")
+    live = jnp.ones(G.shape[0], bool) if live is None else jnp.asarray(live, bool)
+    if live.shape != (G.shape[0],):
+        raise ProblemError(
+            f"jump: the mask of {name} should have shape ({G.shape[0]},), found {live.shape}"
+        )
+    return jnp.where(live[:, None], G, 0.0), live
+
+
+def persistent(G_before, G_after, on_before, on_after):
+    """Which rows of G_after are the same live row, at the same place, of G_before."""
+    shared = min(G_before.shape[0], G_after.shape[0])
+    difference = jnp.max(jnp.abs(G_before[:shared] - G_after[:shared]), axis=1, initial=0.0)
+    scale = jnp.max(jnp.abs(G_after[:shared]), axis=1, initial=0.0)
+    same = on_before[:shared] & on_after[:shared] & (difference <= SAME_ROW * scale)
+    return jnp.concatenate([same, jnp.zeros(G_after.shape[0] - shared, bool)])

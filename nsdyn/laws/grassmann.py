@@ -1,0 +1,201 @@
+"""The geodesic between the row spaces of two Jacobians, smooth in both (Grassmann manifold;
+Amsallem and Farhat 2008).
+
+Rows are measured by W = M^-1, or by the identity. In orthonormal bases Y- of the rows of G- and Y+
+of those of G+ let
+
+    X = Y+ W Y-^T = C Q,    C = (X X^T)^(1/2),    Q Q^T = I                                     (1)
+
+C has the cosines of the principal angles th as eigenvalues. The point E on the geodesic from G- (0)
+to G+ (1) is spanned by
+
+    Y_E = sin((1-E) Th)/sin(Th) Q Y- + sin(E Th)/sin(Th) Y+,    Th = arccos C                   (2)
+
+Any other basis does as well. (2) has Y_E W Y+^T = cos((1-E) Th); a multiple of it has the same
+products with Y+ as Y+ itself:
+
+    D = Y+ + T(C) (Q Y- - C Y+),    T(cos th) = tan((1-E) th) / sin th                          (3)
+
+T is 0 at E = 1 and 1 / (1 + cos th) at E = 1/2; the bracket is orthogonal to Y+ and vanishes with
+the angles. In bases H-, H+ that are not orthonormal, with S = H W H^T for each and X = H+ W H-^T,
+this reads
+
+    D = H+ + T(C) C^-1 B (H- - A H+),    B = X S-^-1,    A = X^T S+^-1,    C = (B A)^(1/2)       (4)
+
+Other rows H- of the same span change nothing, rows K H+ give K D.
+
+How it is computed. Constant matrices P make H = P G orthonormal, and X X^T diagonal, but for
+round-off: P- from the Cholesky factor of G- W G-^T, P+ from that of G+ W G+^T and from eigenvectors
+of X X^T. A row that is dead, or depends on rows before it, has no part in H; where rows of H+ are
+missing, C has identity rows.
+
+P is held constant in derivatives as well. This is right, because (4) holds for any P, and it is
+needed, because derivatives of eigenvectors are singular where angles are equal. All derivatives
+come from (4), whose S and C are diagonal, with entries d and c, up to terms that are round-off but
+have derivatives. So
+
+    x <- x + (b - A x)_ij / d_i   for A x = b,       C <- C + (B A - C^2)_ij / (c_i + c_j)      (5)
+
+converge, and each time make one more order of derivatives right. T is the quotient of sin((1-E)
+th)/sin th and cos((1-E) th), which are analytic functions of cos th except at cos th = -1; few
+Chebyshev polynomials give them on [0, 1].
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from nsdyn.numerics import small
+
+CUT = (
+    1e-4  # smallest cosine of a principal angle, 89.994 degrees; nearer to 90 its partner is noise
+)
+SHIFT = 1e-14  # keeps the Cholesky factor of dependent rows real; far below small.DEPENDENT
+MISSING = 4.0  # eigenvalue that stands for a missing row; those of X X^T are at most 1
+ORDERS = 2  # of derivatives that (5) makes right
+NODES = 24  # the remainder of a Chebyshev series falls by 5.8 with each
+
+
+class Frame(NamedTuple):
+    """The constants: P- and P+, padded to r rows and columns each, and what they tell of the row
+    spaces."""
+
+    P: Float[Array, "2 r r"]
+    cosines: Float[Array, " r"]  # of the principal angles, ascending; 1 where `missing`
+    missing: Bool[Array, "2 r"]  # rows of H that are zero
+
+    @property
+    def ranks(self) -> Int[Array, " 2"]:
+        return jnp.sum(~self.missing, axis=1)
+
+
+class Pair(NamedTuple):
+    """Bases of two row spaces: H- above H+, W H^T and H W H^T."""
+
+    frame: Frame
+    H: Float[Array, "rr n"]
+    dual: Float[Array, "n rr"]
+    products: Float[Array, "rr rr"]
+
+    @property
+    def after(self) -> Float[Array, "r n"]:
+        return self.H[len(self.H) // 2 :]
+
+    @property
+    def dual_after(self) -> Float[Array, "n r"]:
+        return self.dual[:, len(self.H) // 2 :]
+
+    def coordinates(self, G: Float[Array, "m n"]) -> Float[Array, "m r"]:
+        """L with G+ = L H+: constant like P, of which it is the inverse."""
+        L, r = G @ self.dual_after, len(self.H) // 2
+        return jax.lax.stop_gradient(2 * L - L @ self.products[r:, r:])
+
+
+def frame(solve: Callable, G: Float[Array, "2 r n"]) -> Frame:
+    """P for Jacobians before and after, whose dead rows are zero, in the metric that `solve`
+    applies."""
+    r = G.shape[1]
+    rows = G.reshape(-1, G.shape[-1])
+    K = jax.lax.stop_gradient(rows @ solve(rows.T))
+    S = jnp.stack([K[:r, :r], K[r:, r:]])
+    square = jnp.diagonal(S, axis1=1, axis2=2)
+    there = square > 0
+    scale = jnp.where(there, 1.0 / jnp.sqrt(jnp.where(there, square, 1.0)), 0.0)
+    S = S * scale[:, :, None] * scale[:, None, :]
+    pivots = jnp.diagonal(
+        jnp.linalg.cholesky(S + _diagonal(jnp.where(there, SHIFT, 1.0))), axis1=1, axis2=2
+    )
+    there = there & (pivots**2 > small.DEPENDENT)
+    S = jnp.where(there[:, :, None] & there[:, None, :], S, 0.0) + _diagonal(
+        jnp.where(there, 0.0, 1.0)
+    )
+    rows = _diagonal(jnp.where(there, scale, 0.0))
+    P = jax.lax.linalg.triangular_solve(jnp.linalg.cholesky(S), rows, left_side=True, lower=True)
+    X = P[1] @ K[r:, :r] @ P[0].T  # (1)
+    squares = X @ X.T + jnp.diag(jnp.where(there[1], 0.0, MISSING))
+    squares, V = (squares[0], jnp.eye(1)) if r == 1 else jnp.linalg.eigh(squares)
+    missing = squares > MISSING / 2
+    turned = jnp.where(missing[:, None], 0.0, V.T @ P[1])
+    cosines = jnp.where(missing, 1.0, jnp.sqrt(jnp.maximum(squares, 0.0)))
+    return Frame(jnp.stack([P[0], turned]), cosines, jnp.stack([~there[0], missing]))
+
+
+def _diagonal(d):
+    return jnp.eye(d.shape[-1])[None] * d[:, :, None]
+
+
+def pair(solve: Callable, G: Float[Array, "2 r n"]) -> Pair:
+    found = frame(solve, G)
+    H = (found.P @ G).reshape(-1, G.shape[-1])
+    dual = solve(H.T)
+    return Pair(found, H, dual, H @ dual)
+
+
+def geodesic(found: Pair, T: Callable) -> Float[Array, "r rr"]:
+    """F, so that D = H+ + F H is (4). T(C, B) gives matrices whose quotient is T(C) C^-1 B: see
+    `midway` and `between`."""
+    constant, K = found.frame, found.products
+    r = len(constant.cosines)
+    X = K[r:, :r]
+    both = jnp.stack([X, X.T])
+    S = jnp.stack([K[:r, :r], K[r:, r:]]) + _diagonal(jnp.where(constant.missing, 1.0, 0.0))
+    B, A = corrected(lambda x: x @ S, both, jnp.ones(()))
+    squares = B @ A + jnp.diag(jnp.where(constant.missing[1], 1.0, 0.0))
+    c = jnp.maximum(constant.cosines, CUT)
+    C = jnp.diag(c)
+    for _ in range(ORDERS):
+        C = C + (squares - C @ C) / (c[:, None] + c[None, :])  # (5)
+    above, below = T(C, B)
+    F = corrected(lambda x: below @ x, above, jax.lax.stop_gradient(jnp.diagonal(below))[:, None])
+    return jnp.concatenate([F, -F @ A], axis=1)  # (4)
+
+
+def corrected(apply: Callable, b, d):
+    """x with apply(x) = b, where apply multiplies by d but for round-off and derivatives."""
+    x = b / d
+    for _ in range(ORDERS):
+        x = x + (b - apply(x)) / d  # (5)
+    return x
+
+
+def midway(C, B):
+    """T(C) C^-1 B at E = 1/2, above and below the line."""
+    return B, C + C @ C
+
+
+def between(E) -> Callable:
+    """The same at E."""
+    angle = (1.0 - E) * jnp.asarray(THETA)
+    values = jnp.stack([jnp.sin(angle) / np.sin(THETA), jnp.cos(angle)])
+
+    def T(C, B):
+        sines, cosines = _chebyshev(values, C)
+        return sines @ B, C @ cosines
+
+    return T
+
+
+# The nodes of [0, 1], as th = arccos of them, and the matrix that makes coefficients out of values
+# there.
+_TURNS = (np.arange(NODES) + 0.5) * np.pi / NODES
+THETA = np.arccos((1 + np.cos(_TURNS)) / 2)
+COEFFICIENTS = (
+    np.cos(np.outer(np.arange(NODES), _TURNS))
+    * np.where(np.arange(NODES) > 0, 2, 1)[:, None]
+    / NODES
+)
+
+
+def _chebyshev(values: Float[Array, "f nodes"], C: Float[Array, "r r"]) -> Float[Array, "f r r"]:
+    """Functions of C that take these values where C is a node, by Clenshaw's recurrence."""
+    eye = jnp.eye(len(C))[None]
+    x = 2 * C[None] - eye
+    parts = (COEFFICIENTS @ values.T)[:, :, None, None]
+    step = lambda b, part: ((part * eye + 2 * x @ b[0] - b[1], b[0]), None)
+    zero = jnp.zeros((len(values), *C.shape))
+    (b, b_next), _ = jax.lax.scan(step, (zero, zero), parts[:0:-1])
+    return parts[0] * eye + x @ b - b_next

@@ -1,0 +1,109 @@
+"""Three forms of the equations of motion M v' + G^T lam = f, G v' = -gamma (Mueller, section 3).
+
+lagrange, his eq. (5), solved by its Schur complement:
+
+    [[M, G^T], [G, 0]] (v', lam) = (f, -gamma)                                                 (1)
+
+projected, his eq. (7), with G+ = M^-1 G^T (G M^-1 G^T)^-1 and N = I - G+ G:
+
+    v' = M^-1 N^T f - G+ gamma                                                                 (2)
+
+minimal, his eqs. (10)-(13) (Voronets), v = F v_s - P^T T psi_0 with F from `complement`, v' = F
+v_s' + c, c = -P^T T gamma:
+
+    (F^T M F) v_s' = F^T (f - M c)                                                             (3)
+
+where the dependent velocities follow from the independent ones at every evaluation. (F' v_s of the
+paper is contained in c.) The multipliers of (3) come from the dependent rows of the balance: lam =
+T^T P (f - M v').
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from nsdyn.mechanics.model import Model, Point
+from nsdyn.numerics import kkt, small
+from nsdyn.numerics.null_space import complement
+
+GROWTH_LIMIT = 20.0  # entries of F beyond this make us choose the independent coordinates anew
+
+
+class Slope(eqx.Module):
+    """Velocity, acceleration and multipliers at a point; `dependent` is the choice of coordinates
+    of the minimal form."""
+
+    v: Float[Array, " n"]
+    a: Float[Array, " n"]
+    lam: Float[Array, " m"]
+    dependent: Bool[Array, " n"]
+
+
+def _terms(model: Model, point: Point, p):
+    """M^-1 (as a function), f, G, gamma and live. The barrier keeps the compiler from computing the
+    entries of M and f anew in every kernel that uses one: it halves the time of a batch."""
+    args = (point.q, point.v, point.t, p, point.mode, point.held)
+    system = model.system
+    M = None if system.solve else system.mass(point.q, p)
+    f = system.forces(point.q, point.v, point.t, p, point.mode)
+    live = model.live(point.q, point.t, p, point.mode)
+    gamma = jnp.where(live, model.gamma(*args), 0.0)
+    M, f, G, gamma, live = jax.lax.optimization_barrier((M, f, model.jacobian(*args), gamma, live))
+    return system.solver(point.q, p) if M is None else small.factor(M), f, G, gamma, live
+
+
+def lagrange(model: Model, point: Point, p, dependent) -> Slope:
+    solve, f, G, gamma, live = _terms(model, point, p)
+    a, lam = kkt.masked_kkt(solve, G, live, f, -gamma)  # (1)
+    return Slope(point.v, a, lam, dependent)
+
+
+def projected(model: Model, point: Point, p, dependent) -> Slope:
+    solve, f, G, gamma, live = _terms(model, point, p)
+    if model.m == 0:
+        return Slope(point.v, solve(f), jnp.zeros(0), dependent)
+    Gm, Y, inverse = kkt.schur(solve, G, live)
+    pseudo = inverse(Y.T).T  # G+
+    N = jnp.eye(f.shape[0]) - small.matmul(pseudo, Gm)
+    a = solve(small.matvec(N.T, f)) - small.matvec(pseudo, gamma)  # (2)
+    lam = small.matvec(pseudo.T, f) + inverse(gamma)
+    return Slope(point.v, a, lam, dependent)
+
+
+def minimal(model: Model, point: Point, p, dependent) -> Slope:
+    args = (point.t, p, point.mode, point.held)
+    G = model.jacobian(point.q, point.v, *args)
+    live = model.live(point.q, point.t, p, point.mode)
+    c = complement(G, live, dependent)
+    psi0 = model.psi(point.q, jnp.zeros_like(point.v), *args)
+    v = c.F @ point.v - c.P.T @ (c.T @ jnp.where(live, psi0, 0.0))
+    gamma = jnp.where(live, model.gamma(point.q, v, *args), 0.0)
+    f = model.system.forces(point.q, v, point.t, p, point.mode)
+    M = model.system.mass(point.q, p)
+    particular = -c.P.T @ (c.T @ gamma)
+    reduced = c.F.T @ M @ c.F + jnp.diag(jnp.where(c.dependent, 1.0, 0.0))
+    a = c.F @ small.factor(reduced)(c.F.T @ (f - M @ particular)) + particular  # (3)
+    return Slope(v, a, c.T.T @ (c.P @ (f - M @ a)), dependent)
+
+
+FORMULATIONS: dict[str, Callable] = {
+    "lagrange": lagrange,
+    "projected": projected,
+    "minimal": minimal,
+}
+
+
+def choose(model: Model, point: Point, p, previous=None):
+    """Dependent coordinates by full pivoting; the previous ones as long as they are well
+    conditioned."""
+    G = model.jacobian(point.q, point.v, point.t, p, point.mode, point.held)
+    live = model.live(point.q, point.t, p, point.mode)
+    best = complement(G, live, jnp.ones(point.v.shape[0], bool)).dependent
+    if previous is None:
+        return best
+    kept = complement(G, live, previous)
+    usable = (kept.growth < GROWTH_LIMIT) & (jnp.sum(kept.dependent) == jnp.sum(best))
+    return jnp.where(usable, previous, best)

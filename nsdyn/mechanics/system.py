@@ -1,0 +1,127 @@
+"""The unconstrained mechanical system: mass, forces and, optionally, its potential, mass solve and
+kinematics.
+
+    q' = v                      or, with quasi-velocities,  q' = kinematics(q, v, p)   (1)
+    M(q) v' + G^T lam = f(q, v, t)                                                     (2)
+
+`System.from_lagrangian` finds f from T(q, v) and V(q) by automatic differentiation:
+
+    M = d2T/dv2,   f = dT/dq - dV/dq + applied - (d/dq dT/dv) v                        (3)
+"""
+
+import inspect
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from nsdyn._signature import accepts_positional
+from nsdyn.errors import ProblemError
+from nsdyn.numerics import small
+
+
+class System(eqx.Module):
+    """mass(q, p) -> (n, n); force(q, v, t, p) -> (n,), or force(q, v, t, p, mode); the rest is
+    optional.
+
+    solve(q, b, p) = M^-1 b and momentum(q, v, p) = M v take the place of the mass matrix where a
+    system has a faster way; with both, a run without constraints never forms it.
+    """
+
+    mass: Callable = eqx.field(static=True)
+    force: Callable = eqx.field(static=True)
+    potential: Callable | None = eqx.field(static=True, default=None)
+    solve: Callable | None = eqx.field(static=True, default=None)
+    kinematics: Callable | None = eqx.field(static=True, default=None)
+    momentum: Callable | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self):
+        counts = {"mass": 2, "force": 4, "potential": 2, "solve": 3, "kinematics": 3, "momentum": 3}
+        for name, count in counts.items():
+            function = getattr(self, name)
+            if function is None and name not in ("mass", "force"):
+                continue
+            if not callable(function):
+                raise ProblemError(f"System({name}=...): expected a function, found {function!r}")
+            if not accepts_positional(function, count) and not (
+                name == "force" and accepts_positional(function, 5)
+            ):
+                wanted = {
+                    "force": "(q, v, t, p) or (q, v, t, p, mode)",
+                    "solve": "(q, b, p)",
+                    "kinematics": "(q, v, p)",
+                    "momentum": "(q, v, p)",
+                }
+                raise ProblemError(
+                    f"System({name}=...): expected a function of {wanted.get(name, '(q, p)')}, "
+                    f"found the signature {inspect.signature(function)}"
+                )
+
+    @staticmethod
+    def from_lagrangian(
+        kinetic: Callable, potential: Callable | None = None, applied: Callable | None = None
+    ) -> "System":
+        """A system from T = kinetic(q, v, p), V = potential(q, p) and further forces applied(q, v,
+        t, p)."""
+        terms = _Lagrangian(kinetic, potential, applied)
+        return System(mass=terms.mass, force=terms.force, potential=potential)
+
+    def rate(self, q, v, p):
+        return v if self.kinematics is None else self.kinematics(q, v, p)  # (1)
+
+    def moved(self, q, dx, p):
+        """The configuration reached from q by the finite motion dx: q + dx, or with
+        quasi-velocities the flow of q' = kinematics(q, dx) over a unit of time, by one Runge-Kutta
+        step (its error is of the fifth power of dx)."""
+        if self.kinematics is None:
+            return q + dx
+        k1 = self.rate(q, dx, p)
+        k2 = self.rate(q + 0.5 * k1, dx, p)
+        k3 = self.rate(q + 0.5 * k2, dx, p)
+        k4 = self.rate(q + k3, dx, p)
+        return q + (k1 + 2 * k2 + 2 * k3 + k4) / 6
+
+    def forces(self, q, v, t, p, mode):
+        if accepts_positional(self.force, 5) and not accepts_positional(self.force, 4):
+            return self.force(q, v, t, p, mode)
+        return self.force(q, v, t, p)
+
+    def solver(self, q, p) -> Callable:
+        """b -> M(q)^-1 b for vectors and for matrices of columns."""
+        if self.solve is None:
+            return small.factor(self.mass(q, p))
+        vector = lambda b: self.solve(q, b, p)
+        return lambda b: vector(b) if b.ndim == 1 else jax.vmap(vector, in_axes=1, out_axes=1)(b)
+
+    def kinetic(self, q, v, p):
+        momentum = (
+            small.matvec(self.mass(q, p), v) if self.momentum is None else self.momentum(q, v, p)
+        )
+        return 0.5 * jnp.sum(v * momentum)
+
+    def energy(self, q, v, p):
+        """T + V; T alone where the system has no potential."""
+        kinetic = self.kinetic(q, v, p)
+        return kinetic if self.potential is None else kinetic + self.potential(q, p)
+
+
+class _Lagrangian(eqx.Module):
+    """The functions of (3). A module, so that two systems made of the same functions are equal and
+    share a program."""
+
+    kinetic: Callable = eqx.field(static=True)
+    potential: Callable | None = eqx.field(static=True)
+    applied: Callable | None = eqx.field(static=True)
+
+    def mass(self, q, p):
+        momentum = lambda v: jax.grad(self.kinetic, argnums=1)(q, v, p)
+        return jax.jacfwd(momentum)(jnp.zeros_like(q))
+
+    def force(self, q, v, t, p):
+        lagrangian = lambda q: (
+            self.kinetic(q, v, p) - (0.0 if self.potential is None else self.potential(q, p))
+        )
+        momentum = lambda q: jax.grad(self.kinetic, argnums=1)(q, v, p)
+        f = jax.grad(lagrangian)(q) - jax.jvp(momentum, (q,), (v,))[1]  # (3)
+        return f if self.applied is None else f + self.applied(q, v, t, p)

@@ -1,0 +1,245 @@
+"""A serial chain of rigid bodies in 3D: its description, kinematics, twists and spatial inertias.
+
+After J. Alexiou, "Constrained Dynamics of a 3D Serial Chain of Rigid Bodies" (2023); his numbers.
+Link i = 1 ... N sits behind joint i, whose place in the frame of link i-1 is the fixed point l_i
+and the fixed rotation E_i. The joint turns about, or slides along, the unit axis z_i by q_i. With
+the rotation R_i and the origin r_i of link frame i,
+
+    R_i = R_{i-1} E_i rot(z_i, q_i),   rot = 1 for a prismatic joint                             (1)
+    r_i = r_{i-1} + R_{i-1} (l_i + E_i z_i q_i),   q_i only for a prismatic joint                (2)
+    r_i^C = r_i + R_i c_i                                                                        (3)
+    R_0 = 1,  r_0 = 0                                                                       (4), (5)
+
+Twists are (velocity of the reference point; angular velocity), wrenches (force; moment about the
+reference point):
+
+    s_i = (0; z_i), for a prismatic joint (z_i; 0)                                               (6)
+    v_i = X_i v_{i-1} + s_i q_i'                                                                 (7)
+    I_i = [[m, -m c x], [m c x, I^C - m c x c x]]                                           (8), (9)
+    v_0 = 0                                                                                     (10)
+
+Where this differs from the print, and why:
+
+- Every link has its own reference point, its joint, and its own axes: X_i carries a twist from link
+  i-1 to link i, X_i^T a wrench back. In the print all twists refer to the origin of the world; a
+  long chain then loses digits (1e-9 at 100 links of 1 m), and inertias have to be rotated. Here s_i
+  and I_i are constants of the link, and nothing is left of (8).
+- Centres of mass, joints and axes are anywhere, not on a local x-axis, and joints may slide.
+- (2) prints L_i, the distance to the next joint, where the distance to this one is meant; (6)
+  prints z_i where the axis in the world, R_{i-1} z_i, is meant; (8) prints one R without its index.
+
+A joint is the exponential of its screw, and with unit axes that is a sum of three constant
+matrices,
+
+    X_i = exp(-q ad(s)) X_i(0) = A + a B + b C,
+     a = sin q, b = 1 - cos q; prismatic a = q, C = 0                                          (*)
+
+and so is the 4 x 4 matrix H_i of the frame. `Chain` computes the constants once: built anew in
+every evaluation they would be two thirds of its cost.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from nsdyn.errors import ProblemError
+
+EARTH = (0.0, 0.0, -9.81)
+EPSILON = np.cross(np.eye(3)[:, None, :], np.eye(3)[None, :, :]).transpose(
+    2, 0, 1
+)  # (a x b)_i = EPSILON_ijk a_j b_k
+SKEW = EPSILON.transpose(0, 2, 1)  # (a x)_ik = SKEW_ikj a_j
+CROSS = np.zeros(
+    (6, 6, 6)
+)  # for twists, (u; w) x (a; b) = (w x a + u x b; w x b), ad(v)_ik = CROSS_ikj v_j
+CROSS[:3, :3, 3:] = CROSS[:3, 3:, :3] = CROSS[3:, 3:, 3:] = SKEW
+
+
+class Chain(eqx.Module):
+    """The bodies and joints of a chain, as the constants of the recursions; all are traced, so that
+    a sweep compiles once.
+
+    Chain(axis, place, mass, com, inertia, slides, turn, rotor, gravity): arrays with one entry per
+    link. `place` (l), `turn` (E) and `axis` (z) put a joint into the frame of the link before, as
+    in a URDF file; `slides` is 1 for a prismatic, 0 for a revolute joint; `com` (c) and `inertia`
+    (I^C, about the centre of mass) are in the link's own frame; `rotor` is the inertia of the drive
+    as seen from the joint and adds to the diagonal of the mass matrix. To vary one of these, build
+    the chain from it inside the function that is mapped or differentiated.
+    """
+
+    s: Float[Array, "*batch n 6"]
+    slides: Float[Array, "*batch n"]
+    X: Float[Array, "*batch n 3 6 6"]  # A, B, C of (*)
+    H: Float[Array, "*batch n 3 4 4"]
+    inertia: Float[Array, "*batch n 6 6"]
+    rotor: Float[Array, "*batch n"]
+    gravity: Float[Array, "*batch 3"]
+
+    def __init__(
+        self, axis, place, mass, com, inertia, slides=None, turn=None, rotor=None, gravity=EARTH
+    ):
+        axis = _array("axis", axis, None, 3)
+        n = axis.shape[0]
+        slides = _array("slides", jnp.zeros(n) if slides is None else slides, n)
+        _check_joints(axis, slides)
+        turn = _array(
+            "turn", jnp.broadcast_to(jnp.eye(3), (n, 3, 3)) if turn is None else turn, n, 3, 3
+        )
+        bodies = (
+            _array("mass", mass, n),
+            _array("com", com, n, 3),
+            _array("inertia", inertia, n, 3, 3),
+        )
+        self.slides = slides
+        self.s, self.X, self.H = _joints(axis, slides, _array("place", place, n, 3), turn)
+        self.inertia = _bodies(*bodies)
+        self.rotor = _array("rotor", jnp.zeros(n) if rotor is None else rotor, n)
+        self.gravity = _array("gravity", gravity, 3)
+
+    @property
+    def n(self) -> int:
+        return self.s.shape[-2]
+
+    @property
+    def mass(self) -> Float[Array, "*batch n"]:
+        return self.inertia[..., 0, 0]
+
+    @property
+    def moment(self) -> Float[Array, "*batch n 3"]:
+        """m c, the first moment of each link."""
+        return jnp.stack(
+            [self.inertia[..., 5, 1], self.inertia[..., 3, 2], self.inertia[..., 4, 0]], axis=-1
+        )
+
+
+def _array(name: str, value: Any, *shape: int | None) -> Array:
+    array = jnp.asarray(value, float)
+    wanted = tuple(array.shape[0] if size is None and array.ndim else size for size in shape)
+    if array.shape != wanted or 0 in wanted:
+        sizes = ", ".join("links" if size is None else str(size) for size in shape)
+        raise ProblemError(
+            f"Chain({name}=...): expected an array of shape ({sizes}), found {array.shape}"
+        )
+    return array
+
+
+def _check_joints(axis, slides):
+    if isinstance(axis, jax.core.Tracer) or isinstance(slides, jax.core.Tracer):
+        return
+    for i, (length, kind) in enumerate(
+        zip(np.linalg.norm(axis, axis=1), np.asarray(slides), strict=True)
+    ):
+        if not length > 0:
+            raise ProblemError(f"Chain(axis=...): the axis of joint {i} has no length")
+        if kind not in (0.0, 1.0):
+            raise ProblemError(
+                f"Chain(slides=...): expected 0 (turns) or 1 (slides) for joint {i}, found {kind:g}"
+            )
+
+
+def skew(a):
+    """The matrix a x."""
+    return SKEW @ a
+
+
+def shift(r):
+    """The twist about r of a body whose twist about the origin is given; its transpose brings
+    wrenches back."""
+    return jnp.block([[jnp.eye(3), -skew(r)], [jnp.zeros((3, 3)), jnp.eye(3)]])
+
+
+def spatial_inertia(mass, com, inertia):
+    """I_i about the joint, in the link's axes."""
+    o = jnp.zeros((3, 3))
+    return shift(com).T @ jnp.block([[mass * jnp.eye(3), o], [o, inertia]]) @ shift(com)  # (9)
+
+
+_bodies = jax.jit(
+    jax.vmap(spatial_inertia)
+)  # compiled: one by one the operations would take a second for every new N
+
+
+@jax.jit
+@jax.vmap
+def _joints(axis, slides, place, turn):
+    """s_i and the constants of (*) for X_i (3, 6, 6) and for the frame (3, 4, 4)."""
+    unit = axis / jnp.linalg.norm(axis)
+    s = jnp.concatenate([slides * unit, (1.0 - slides) * unit])  # (6)
+    ad = CROSS @ s
+    fixed = jnp.kron(jnp.eye(2), turn.T) @ shift(place)
+    X = jnp.stack([fixed, -ad @ fixed, ad @ ad @ fixed])
+    pad = lambda block, column: jnp.zeros((4, 4)).at[:3, :3].set(block).at[:3, 3].set(column)
+    frame, screw = pad(turn, place).at[3, 3].set(1.0), pad(skew(s[3:]), s[:3])
+    return s, X, jnp.stack([frame, frame @ screw, frame @ screw @ screw])
+
+
+def _exponential(slides, constants, q):
+    """(*)"""
+    a, b = jnp.where(slides > 0.5, q, jnp.sin(q)), 1.0 - jnp.cos(q)
+    return constants[:, 0] + a[:, None, None] * constants[:, 1] + b[:, None, None] * constants[:, 2]
+
+
+class Links(NamedTuple):
+    """What the recursions read, stacked over the links: X_i, s_i, I_i and the inertia of the
+    rotor."""
+
+    X: Float[Array, "n 6 6"]
+    s: Float[Array, "n 6"]
+    inertia: Float[Array, "n 6 6"]
+    rotor: Float[Array, " n"]
+
+
+def links(chain: Chain, q: Float[Array, " n"]) -> Links:
+    return Links(_exponential(chain.slides, chain.X, q), chain.s, chain.inertia, chain.rotor)
+
+
+def frames(chain: Chain, q: Float[Array, " n"]) -> Float[Array, "n 4 4"]:
+    """H_i = [[R, r], [0, 1]]: the frame of each link in the one before."""
+    return _exponential(chain.slides, chain.H, q)
+
+
+def poses(chain: Chain, q: Float[Array, " n"]):
+    """R_i (n, 3, 3) and r_i (n, 3) in the world."""
+
+    def outwards(pose, frame):
+        pose = pose @ frame  # (1), (2)
+        return pose, pose
+
+    found = jax.lax.scan(outwards, jnp.eye(4), frames(chain, q))[1]  # (4), (5)
+    return found[:, :3, :3], found[:, :3, 3]
+
+
+def centres(chain: Chain, q: Float[Array, " n"]):
+    """r_i^C (n, 3) in the world."""
+    R, r = poses(chain, q)
+    return r + jnp.einsum("nij,nj->ni", R, chain.moment / chain.mass[:, None])  # (3)
+
+
+def tip(chain: Chain, q: Float[Array, " n"], point) -> Float[Array, " 3"]:
+    """The world position of a point of the last link; from the tip inwards nothing but this point
+    is carried."""
+    start = jnp.concatenate([jnp.asarray(point, float), jnp.ones(1)])
+    return jax.lax.scan(lambda x, frame: (frame @ x, None), start, frames(chain, q), reverse=True)[
+        0
+    ][:3]
+
+
+def at_tip(chain: Chain, q: Float[Array, " n"], direction) -> Float[Array, " 3"]:
+    """A direction of the world, in the axes of the last link."""
+    rotations = frames(chain, q)[:, :3, :3]
+    return jax.lax.scan(lambda x, R: (R.T @ x, None), jnp.asarray(direction, float), rotations)[0]
+
+
+def twists(parts: Links, v: Float[Array, " n"]) -> Float[Array, "n 6"]:
+    """v_i of every link, about its joint and in its axes."""
+
+    def outwards(twist, link):
+        X, s, rate = link
+        twist = X @ twist + s * rate  # (7)
+        return twist, twist
+
+    return jax.lax.scan(outwards, jnp.zeros(6), (parts.X, parts.s, v))[1]  # (10)

@@ -1,0 +1,138 @@
+"""Newton's method for the small nonlinear system of one implicit time step, differentiable in both
+modes.
+
+    x <- x - J(x)^-1 r(x; theta),   J = dr/dx from forward-mode derivatives                    (1)
+
+until the change is small. Inside the loop nothing is differentiated; the derivative of the solution
+is that of the implicit function theorem, with the last J:
+
+    dx/dtheta = -J^-1 dr/dtheta                                                                (2)
+
+So everything that theta stands for must come in through `args`. J is one iteration old; its error
+is of the size of the last change.
+
+The systems are written so that J is the identity up to terms of the order of the step (the
+saddle-point part of a step is solved inside r): no pivoting is needed while they are small, and
+their condition does not depend on the step. For the same reason large ones (more than DENSE
+unknowns) need no J at all: a column of it costs as much as r itself, and Broyden's method, started
+from the identity H of J^-1, gets along with a few more values of r,
+
+    dx = -H r(x),  y = r(x + dx) - r(x),  H <- H + (dx - H y) (dx^T H)/(dx^T H y)              (3)
+
+J is then made for derivatives only.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from nsdyn.numerics import small
+
+LIMIT = 16
+DENSE = 24
+MANY = 60  # iterations of (3)
+TOLERANCE = 1e-10  # relative, of the last change; every scheme has this one
+TINY = jnp.finfo(float).tiny
+NOISE = 100 * jnp.finfo(float).eps
+
+
+class Effort(eqx.Module):
+    """What Newton's method did: iterations in all, the most in one step, the last change in units
+    of what is allowed, and whether it failed."""
+
+    total: Int[Array, ""]
+    worst: Int[Array, ""]
+    change: Float[Array, ""]
+    failed: Bool[Array, ""]
+
+    @staticmethod
+    def none() -> "Effort":
+        return Effort(jnp.zeros((), int), jnp.zeros((), int), jnp.zeros(()), jnp.zeros((), bool))
+
+    def plus(self, other: "Effort") -> "Effort":
+        worst = jnp.maximum(self.worst, other.worst)
+        return Effort(self.total + other.total, worst, other.change, self.failed | other.failed)
+
+
+def newton(
+    residual: Callable, x0: Float[Array, " n"], args: Any, noise
+) -> tuple[Float[Array, " n"], Effort]:
+    """The solution of residual(x, args) = 0 from x0. `noise` is a change of x that does not count,
+    because round-off alone makes it or because what x is the balance of is so much larger."""
+    fixed = jax.tree.map(lambda a: jax.lax.stop_gradient(a) if eqx.is_inexact_array(a) else a, args)
+    x0, noise = jax.lax.stop_gradient((x0, noise))
+
+    value = lambda x: residual(x, fixed)
+    scaled = lambda x, dx: jnp.max(jnp.abs(dx)) / (TOLERANCE * jnp.max(jnp.abs(x)) + noise + TINY)
+    large = x0.shape[0] > DENSE
+    iterate, start = _broyden(value, x0, scaled) if large else _newton(value, x0, scaled)
+    limit = MANY if large else LIMIT
+    last = jax.lax.while_loop(lambda c: (c.change > 1.0) & (c.tries < limit), iterate, start)
+    solution = _implicit(residual, last.x, None if large else last.J, args)
+    return solution, Effort(last.tries, last.tries, last.change, ~(last.change <= 1.0))
+
+
+class Iterate(NamedTuple):
+    """x, its J or H (and r(x) for H), how many there were, and the last change in units of what is
+    allowed."""
+
+    x: Array
+    J: Array
+    r: Array
+    tries: Array
+    change: Array
+
+
+def _newton(value: Callable, x0, scaled: Callable) -> tuple[Callable, Iterate]:
+    def iterate(c: Iterate) -> Iterate:
+        r, J = jax.vmap(lambda dx: jax.jvp(value, (c.x,), (dx,)), out_axes=(None, -1))(
+            jnp.eye(x0.shape[0])
+        )
+        dx = small.eliminate(J, r)  # (1)
+        return Iterate(c.x - dx, J, c.r, c.tries + 1, scaled(c.x, dx))
+
+    return iterate, Iterate(
+        x0, jnp.eye(x0.shape[0]), jnp.zeros(0), jnp.zeros((), int), jnp.full((), jnp.inf)
+    )
+
+
+def _broyden(value: Callable, x0, scaled: Callable) -> tuple[Callable, Iterate]:
+    def iterate(c: Iterate) -> Iterate:
+        dx = -c.J @ c.r
+        r = value(c.x + dx)
+        Hy = c.J @ (r - c.r)
+        size = jnp.vdot(dx, Hy)
+        usable = jnp.abs(size) > TINY
+        row = jnp.where(usable, dx @ c.J / jnp.where(usable, size, 1.0), 0.0)
+        H = c.J + (dx - Hy)[:, None] * row[None, :]  # (3)
+        return Iterate(c.x + dx, H, r, c.tries + 1, scaled(c.x, dx))
+
+    return iterate, Iterate(
+        x0, jnp.eye(x0.shape[0]), value(x0), jnp.zeros((), int), jnp.full((), jnp.inf)
+    )
+
+
+def _implicit(residual: Callable, x, J, args):
+    """x, with the derivative (2); J is made there if it is not known."""
+    arrays, rest = eqx.partition(args, eqx.is_array)
+
+    @jax.custom_jvp
+    def solution(x, J, arrays):
+        return x
+
+    @solution.defjvp
+    def rule(primals, tangents):
+        x, J, arrays = primals
+        floats, others = eqx.partition(arrays, eqx.is_inexact_array)
+        dots = jax.tree.map(
+            lambda a, dot: dot if eqx.is_inexact_array(a) else None, arrays, tangents[2]
+        )
+        value = lambda floats: residual(x, eqx.combine(floats, others, rest))
+        J = jax.jacfwd(lambda x: residual(x, eqx.combine(arrays, rest)))(x) if J is None else J
+        return x, -small.eliminate(J, jax.jvp(value, (floats,), (dots,))[1])
+
+    return solution(x, J, arrays)

@@ -1,0 +1,157 @@
+"""Linear algebra of the small, dense systems that every step solves.
+
+Systems of up to UNROLL unknowns are factored by a written-out LDL^T: inside a compiled loop one
+LAPACK call costs more than a whole unrolled step. Larger ones go to LAPACK's Cholesky.
+
+A semidefinite matrix is factored too: a row that depends on the rows before it leaves a pivot that
+is zero to round-off, and its unknown is set to zero.
+"""
+
+import functools
+import operator
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+UNROLL = 5
+DEPENDENT = 1e-12
+
+
+def matvec(a: Float[Array, "m n"], x: Float[Array, " n"]) -> Float[Array, " m"]:
+    """a @ x, written out when small so that the compiler can fuse it with its surroundings."""
+    if a.shape[1] > UNROLL:
+        return a @ x
+    return sum((a[:, j] * x[j] for j in range(a.shape[1])), jnp.zeros(a.shape[0], a.dtype))
+
+
+def matmul(a: Float[Array, "m n"], b: Float[Array, "n k"]) -> Float[Array, "m k"]:
+    if a.shape[1] > UNROLL:
+        return a @ b
+    terms = (a[:, j, None] * b[None, j, :] for j in range(a.shape[1]))
+    return sum(terms, jnp.zeros((a.shape[0], b.shape[1]), a.dtype))
+
+
+def factor(a: Float[Array, "n n"], semidefinite: bool = False) -> Callable:
+    """A function b -> a^-1 b for symmetric positive definite a; b is a vector or a matrix of
+    columns."""
+    n = a.shape[0]
+    if n == 0:
+        return lambda b: b
+    if n <= UNROLL:
+        return Unrolled(entries(a), semidefinite)
+    if semidefinite:
+        return _masked_cholesky(a)
+    return _cholesky(a)
+
+
+class Unrolled:
+    """LDL^T of a small matrix, every entry a scalar of its own: the compiler turns the whole of it
+    into few kernels."""
+
+    def __init__(self, a, semidefinite: bool = False):
+        n = len(a)
+        low: list = [[None] * n for _ in range(n)]
+        d: list = [None] * n
+        inv: list = [None] * n
+        for j in range(n):
+            d[j] = a[j][j] - total(low[j][k] * low[j][k] * d[k] for k in range(j))
+            if semidefinite:
+                keep = d[j] > DEPENDENT * a[j][j]
+                inv[j] = jnp.where(keep, 1.0 / jnp.where(keep, d[j], 1.0), 0.0)
+            else:
+                inv[j] = 1.0 / d[j]
+            for i in range(j + 1, n):
+                low[i][j] = (a[i][j] - total(low[i][k] * low[j][k] * d[k] for k in range(j))) * inv[
+                    j
+                ]
+        self.n, self.low, self.inv = n, low, inv
+
+    def entries(self, b: list) -> list:
+        """a^-1 b for a list of entries (scalars, or rows of a matrix of columns)."""
+        n, low = self.n, self.low
+        x = list(b)
+        for i in range(n):
+            x[i] = x[i] - total(low[i][k] * x[k] for k in range(i))
+        x = [x[i] * self.inv[i] for i in range(n)]
+        for i in reversed(range(n)):
+            x[i] = x[i] - total(low[k][i] * x[k] for k in range(i + 1, n))
+        return x
+
+    def __call__(self, b):
+        return jnp.stack(self.entries([b[i] for i in range(self.n)]))
+
+
+def eliminate(a: Float[Array, "n n"], b: Float[Array, " n"]) -> Float[Array, " n"]:
+    """a^-1 b for a matrix near the identity: Gaussian elimination, written out without pivoting
+    when small."""
+    n = a.shape[0]
+    if n > 2 * UNROLL:
+        return jnp.linalg.solve(a, b)
+    rows = [[*row, b[i]] for i, row in enumerate(entries(a))]
+    for j in range(n):
+        scale = 1.0 / rows[j][j]
+        for i in range(j + 1, n):
+            factor = rows[i][j] * scale
+            rows[i] = rows[i][: j + 1] + [
+                rows[i][k] - factor * rows[j][k] for k in range(j + 1, n + 1)
+            ]
+    x: list = [None] * n
+    for i in reversed(range(n)):
+        x[i] = (rows[i][n] - total(rows[i][k] * x[k] for k in range(i + 1, n))) / rows[i][i]
+    return jnp.stack(x)
+
+
+def total(terms):
+    """The sum of some terms; 0 if there are none (no array of zeros that the compiler would have to
+    fold)."""
+    terms = list(terms)
+    return functools.reduce(operator.add, terms) if terms else 0.0
+
+
+def entries(a):
+    return [[a[i, j] for j in range(a.shape[1])] for i in range(a.shape[0])]
+
+
+def _cholesky(a):
+    from jax.scipy.linalg import (
+        cho_factor,
+        cho_solve,
+    )  # takes a while to import, and small systems do without
+
+    c = cho_factor(a, lower=True)
+    return lambda b: cho_solve(c, b)
+
+
+def _masked_cholesky(a):
+    """Cholesky of a with its dependent rows replaced by identity rows (their unknowns come out as
+    zero)."""
+    n = a.shape[0]
+    scale = jnp.sqrt(jnp.maximum(jnp.diagonal(a), jnp.finfo(a.dtype).tiny))
+    unit = a / scale[:, None] / scale[None, :]
+    keep = _independent(unit)
+    masked = jnp.where(keep[:, None] & keep[None, :], unit, jnp.eye(n, dtype=a.dtype))
+    inverse = _cholesky(masked)
+
+    def solve(b):
+        column = (lambda w: w[:, None]) if b.ndim == 2 else (lambda w: w)
+        rhs = jnp.where(column(keep), b / column(scale), 0.0)
+        return jnp.where(column(keep), inverse(rhs), 0.0) / column(scale)
+
+    return solve
+
+
+def _independent(unit):
+    """Which rows of a semidefinite matrix with unit diagonal do not depend on the rows before
+    them."""
+    from jax import lax
+
+    def eliminate(j, carry):
+        rest, keep = carry
+        pivot = rest[j, j]
+        ok = pivot > DEPENDENT
+        column = jnp.where(ok, rest[:, j] / jnp.where(ok, pivot, 1.0), 0.0)
+        return rest - column[:, None] * rest[j][None, :], keep.at[j].set(ok)
+
+    start = (lax.stop_gradient(unit), jnp.ones(unit.shape[0], bool))
+    return lax.fori_loop(0, unit.shape[0], eliminate, start)[1]

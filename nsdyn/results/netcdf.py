@@ -1,0 +1,200 @@
+"""Trajectories in files: netCDF 3 by xarray, written whole or not at all. A file is data; nothing
+in it is executed.
+
+Variables and dimensions are those of `Trajectory.to_xarray`. What netCDF 3 cannot say is in the
+attribute `metadata` as JSON: what was run, the parameters, and the shape of every variable, since
+one without elements is not written. Integers have 32 bits in the file.
+"""
+
+import io
+import json
+import os
+import secrets
+from pathlib import Path
+
+import numpy as np
+
+from nsdyn.errors import FileError
+from nsdyn.results.solution import EVENTS, METADATA, ROWS, VARIABLES, EventTable, Trajectory, plain
+
+FORMAT = "nsdyn trajectory"
+FORMAT_VERSION = 1
+ROW_VARIABLES = {"t": "time"} | {name: name for name in ROWS}
+EVENT_VARIABLES = {name: VARIABLES.get(name, name) for name in EVENTS}
+FOREIGN = {
+    b"\x89HDF": "an HDF5 or netCDF 4 file",
+    b"PK\x03\x04": "a zip archive (npz?)",
+    b"\x93NUM": "a numpy array file",
+    b"\x80": "a pickle, which nsdyn never opens",
+}
+
+
+def save(trajectory: Trajectory, path) -> None:
+    """Write a trajectory; a file already there is replaced in one go, or left as it was if anything
+    fails."""
+    if not isinstance(trajectory, Trajectory):
+        raise FileError(
+            f"save(trajectory, path): expected a Trajectory, found {type(trajectory).__name__}"
+        )
+    target = _path(path, "save").resolve()  # through a link, not over it
+    if target.is_dir():
+        raise FileError(f"save(path): {path} is a folder; add a file name")
+    content = _content(trajectory)
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        with open(part, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)
+    except OSError as error:
+        raise FileError(f"save(path): cannot write {path}: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def load(path) -> Trajectory:
+    """Read a trajectory written by `Trajectory.save`."""
+    name = _path(path, "load")
+    try:
+        data = name.read_bytes()
+    except OSError as error:
+        raise FileError(f"load(path): cannot read {path}: {error.strerror or error}") from error
+    if not data.startswith((b"CDF\x01", b"CDF\x02")):
+        kind = next(
+            (kind for magic, kind in FOREIGN.items() if data.startswith(magic)),
+            "not a netCDF 3 file",
+        )
+        kind = kind if data else "empty"
+        raise FileError(f"load(path): {path} is {kind}; expected a file written by Trajectory.save")
+    try:
+        return _trajectory(*_read(data, path))
+    except FileError:
+        raise
+    except Exception as error:  # a damaged file can fail anywhere in the reader
+        raise FileError(
+            f"load(path): {path} is cut off or damaged ({type(error).__name__}: {error}). "
+            "Take another copy, or simulate again"
+        ) from error
+
+
+def _path(path, function) -> Path:
+    try:
+        return Path(os.fspath(path))
+    except TypeError:
+        raise FileError(f"{function}(path): expected a path, found {path!r}") from None
+
+
+def _content(trajectory: Trajectory):
+    dataset = trajectory.to_xarray()
+    shapes = {name: list(variable.shape) for name, variable in dataset.variables.items()}
+    kept = {
+        name: _narrow(name, variable)
+        for name, variable in dataset.variables.items()
+        if variable.size
+    }
+    about = {name: getattr(trajectory, name) for name in METADATA}
+    about |= {"params": _encode(plain(trajectory.params)), "shapes": shapes}
+
+    import xarray
+
+    metadata = json.dumps(about, allow_nan=False)
+    attributes = {"format": FORMAT, "format_version": FORMAT_VERSION, "metadata": metadata}
+    return xarray.Dataset(kept, attrs=attributes).to_netcdf(engine="scipy", format="NETCDF3_64BIT")
+
+
+def _narrow(name, variable):
+    """Integers with 32 bits: netCDF 3 has no longer ones."""
+    if variable.dtype.kind not in "iu":
+        return variable
+    limits = np.iinfo(np.int32)
+    if variable.values.min() < limits.min or variable.values.max() > limits.max:
+        raise FileError(
+            f"save: {name} has values beyond 32 bits, which the file format cannot hold; number "
+            "modes from 0"
+        )
+    return variable.astype(np.int32)
+
+
+def _read(data: bytes, path):
+    """The arrays and the metadata in a file."""
+    import xarray
+
+    with xarray.open_dataset(io.BytesIO(data), engine="scipy", decode_cf=False) as dataset:
+        found = dataset.attrs.get("format")
+        if found != FORMAT:
+            raise FileError(
+                f"load(path): {path} is a netCDF file, but not of nsdyn; expected one written by "
+                "Trajectory.save"
+            )
+        version = int(dataset.attrs["format_version"])
+        if version > FORMAT_VERSION:
+            raise FileError(
+                f"load(path): {path} has format version {version}, written by a newer nsdyn; this "
+                "one reads up to "
+                f"{FORMAT_VERSION}. Update nsdyn"
+            )
+        metadata = json.loads(dataset.attrs["metadata"])
+        return {
+            name: np.array(variable.values) for name, variable in dataset.variables.items()
+        }, metadata
+
+
+def _trajectory(variables: dict, metadata: dict) -> Trajectory:
+    shapes = {name: tuple(shape) for name, shape in metadata["shapes"].items()}
+
+    def array(name):
+        kind = np.int64 if "mode" in name else np.float64
+        if 0 in shapes[name]:
+            return np.zeros(shapes[name], kind)
+        if variables[name].shape != shapes[name]:
+            raise ValueError(
+                f"{name} has shape {variables[name].shape}, {shapes[name]} was written"
+            )
+        return variables[name].astype(kind)
+
+    rows = {name: array(variable) for name, variable in ROW_VARIABLES.items()}
+    events = EventTable(**{name: array(variable) for name, variable in EVENT_VARIABLES.items()})
+    about = {
+        name: metadata[name] for name in METADATA if name in metadata
+    }  # older files know of no iterations
+    return Trajectory(**rows, events=events, params=_decode(metadata["params"]), **about)
+
+
+# Parameters: a dict is {"dict": ...}, a list a list, an array its type, shape and numbers; text and
+# None stay.
+
+
+def _encode(tree):
+    if tree is None or isinstance(tree, str):
+        return tree
+    if isinstance(tree, dict):
+        return {"dict": {name: _encode(child) for name, child in tree.items()}}
+    if isinstance(tree, list):
+        return [_encode(child) for child in tree]
+    flat = tree.ravel()
+    numbers = flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
+    return {
+        "dtype": tree.dtype.name,
+        "shape": list(tree.shape),
+        "data": [_number(x) for x in numbers.tolist()],
+    }
+
+
+def _number(x):
+    return x if np.isfinite(x) else repr(x)  # JSON has no NaN; a finite float comes back bit by bit
+
+
+def _decode(tree):
+    if tree is None or isinstance(tree, str):
+        return tree
+    if isinstance(tree, list):
+        return [_decode(child) for child in tree]
+    if "dict" in tree:
+        return {name: _decode(child) for name, child in tree["dict"].items()}
+    dtype = np.dtype(tree["dtype"])
+    if dtype.kind not in "biufc":
+        raise ValueError(f"a parameter of type {tree['dtype']}")
+    numbers = [float(x) if isinstance(x, str) else x for x in tree["data"]]
+    real = np.zeros(0, dtype).real.dtype
+    return np.array(numbers, real).view(dtype).reshape(tree["shape"])

@@ -1,0 +1,136 @@
+"""Dense output of a step and the first look for sign changes of the guards on it.
+
+Between the ends (q_0, v_0) and (q_1, v_1) of a step, with x = (t - t_0)/h, cubic Hermite
+interpolation
+
+    y(x) = (1+2x)(1-x)^2 y_0 + x(1-x)^2 h y'_0 + x^2(3-2x) y_1 - x^2(1-x) h y'_1            (1)
+
+of q (with q') and of v (with v'); lam is interpolated linearly. Guards are sampled at equal
+distances; through three neighbouring samples a, b, d runs a parabola with curvature c = a - 2b + d,
+whose lowest value b - (a-d)^2/(8c) shows a guard that dips below zero between samples:
+
+    c > 0,  |a - d| <= 2c,  8 b c <= (a - d)^2                                              (2)
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from nsdyn.mechanics.model import Model, Point
+from nsdyn.stepping.integrator import State
+
+# In units of the step: a crossing that round-off puts just beyond the end of a step belongs to it
+SLACK = 1e-9
+
+
+def hermite(x, h, y0, d0, y1, d1):
+    u = 1.0 - x
+    return (
+        (1 + 2 * x) * u * u * y0
+        + x * u * u * h * d0
+        + x * x * (3 - 2 * x) * y1
+        - x * x * u * h * d1
+    )  # (1)
+
+
+def between(model: Model, start: State, end: State, h, p, x) -> tuple[Point, Array]:
+    """The point and the multipliers on the dense output at the fraction x."""
+    rate = model.system.rate
+    first, last = start.point, end.point
+    q = hermite(x, h, first.q, rate(first.q, first.v, p), last.q, rate(last.q, last.v, p))
+    v = hermite(x, h, first.v, start.memory.a, last.v, end.memory.a)
+    lam = (1 - x) * start.memory.lam + x * end.memory.lam
+    return Point(first.t + x * h, q, v, first.mode, first.held), lam
+
+
+def guards_between(model: Model, start: State, end: State, h, p, x):
+    """The guards on the dense output at the fractions x, shape (len(x), k)."""
+    return jax.vmap(lambda x: model.guards(*between(model, start, end, h, p, x), p))(x)
+
+
+class GuardScan(NamedTuple):
+    """Which guards fall through zero on a step and where each first does so (infinite if it does
+    not); whether one that sits on its surface leaves it through the side it came from."""
+
+    fired: Bool[Array, " k"]
+    first_zero: Float[Array, " k"]
+    fell_back: Bool[Array, ""]
+
+
+def scan_guards(model: Model, start: State, end: State, h, p, intervals: int) -> GuardScan:
+    """The guards on the dense output of a step, sampled at this many intervals."""
+    inner = guards_between(model, start, end, h, p, np.arange(1, intervals) / intervals)
+    values = jnp.concatenate([start.guard[None], inner, end.guard[None]])
+    hit, guess, back = jax.vmap(_look, in_axes=(1, 0, 0))(
+        values, start.surface_tolerance, start.departure_rate * h
+    )
+    return GuardScan(hit, guess, jnp.any(back))
+
+
+def _look(values, surface_tolerance, departure_rate):
+    """For one guard. On its surface (surface_tolerance > 0) it counts as fallen only once it has
+    risen above its surface_tolerance."""
+    n = values.shape[0] - 1
+    number = np.arange(1.0, n + 1)
+    earliest = lambda which, of: jnp.min(jnp.where(which, of, jnp.inf))
+    beyond, dip = below(values[1:], surface_tolerance), dips(values)
+    risen = jnp.where(
+        (surface_tolerance == 0) | (departure_rate > 0),
+        0.0,
+        earliest(values[1:] > surface_tolerance, number),
+    )
+    armed = surface_tolerance == 0
+    hit = jnp.any(beyond & (number > risen)) | (armed & (jnp.any(dip) | (values[0] <= 0)))
+    crossing = earliest(
+        beyond, number - 1 + _crossings(values, surface_tolerance, departure_rate / n)
+    )
+    dipping = earliest(dip, number[:-1] + _roots(values, dip))
+    guess = jnp.where(hit, jnp.minimum(crossing, dipping) / n, jnp.inf)
+    return hit, guess, earliest(beyond, number) < risen
+
+
+def _crossings(values, surface_tolerance, departure_rate):
+    """Where in each interval a guard that is beyond zero at its end crossed, as a part of it: by
+    linear interpolation, or in the first one by the rate at which a guard on its surface was
+    left."""
+    left, right = values[:-1], values[1:]
+    fall = left - right
+    linear = jnp.where(fall > 0, left / jnp.where(fall > 0, fall, 1.0), 1.0)
+    lifted = (surface_tolerance > 0) & (departure_rate > right) & (np.arange(right.shape[0]) == 0)
+    return jnp.where(
+        lifted, departure_rate / jnp.where(lifted, departure_rate - right, 1.0), linear
+    )
+
+
+def dips(values):
+    """Whether the parabola through each three positive samples reaches zero between them."""
+    a, b, d = values[:-2], values[1:-1], values[2:]
+    c = a - 2 * b + d
+    return (
+        (c > 0)
+        & (jnp.abs(a - d) <= 2 * c)
+        & (8 * b * c <= (a - d) ** 2)
+        & (a > 0)
+        & (b > 0)
+        & (d > 0)
+    )  # (2)
+
+
+def _roots(values, dip):
+    """The left root of those parabolas, counted from the middle sample."""
+    a, b, d = values[:-2], values[1:-1], values[2:]
+    c = jnp.where(dip, a - 2 * b + d, 1.0)
+    vertex = (a - d) / (2 * c)
+    return vertex - jnp.sqrt(jnp.maximum(vertex**2 - 2 * b / c, 0.0))
+
+
+def below(samples, surface_tolerance):
+    """Which samples count as beyond the surface; the last one already when it is about to cross."""
+    about = SLACK * jnp.maximum(samples[-2] - samples[-1], 0.0)
+    last = np.arange(samples.shape[0]) == samples.shape[0] - 1
+    return samples <= jnp.where(
+        surface_tolerance > 0, -surface_tolerance, jnp.where(last, about, 0.0)
+    )

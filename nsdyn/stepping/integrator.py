@@ -1,0 +1,138 @@
+"""What an integrator is to the driver, and what a smooth method is to `EventDriven`.
+
+Both hold settings only. State goes in and comes out; nothing raises, nothing loops over the time
+grid.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from nsdyn._repr import settings_text
+from nsdyn.laws.base import AbstractLaw
+from nsdyn.mechanics.model import Model, Point
+from nsdyn.numerics.newton import Effort
+from nsdyn.status import Status
+from nsdyn.stepping.log import Log
+
+
+class State(eqx.Module):
+    """What an integrator carries from one grid point to the next. `memory` has at least `a` (v')
+    and `lam`.
+
+    A guard with `surface_tolerance` > 0 sits on its surface, zero to within that surface_tolerance:
+    it is watched again once it has risen above it. `departure_rate` is the rate at which it leaves,
+    if it does. Once `status` is not OK the point means nothing; `t_stop` and `mode_stop` say where
+    the trajectory ended.
+    """
+
+    point: Point
+    memory: Any
+    guard: Float[Array, " k"]
+    surface_tolerance: Float[Array, " k"]
+    departure_rate: Float[Array, " k"]
+    status: Int[Array, ""]
+    t_stop: Float[Array, ""]
+    mode_stop: Array
+    effort: Effort
+
+    def with_failure(self, failed, code, point: Point) -> "State":
+        """The state with a failure noted, unless there was one before."""
+        first = failed & (self.status == Status.OK)
+        noted = (
+            jnp.where(first, code, self.status),
+            jnp.where(first, point.t, self.t_stop),
+            jnp.where(first, point.mode, self.mode_stop),
+        )
+        return eqx.tree_at(lambda x: (x.status, x.t_stop, x.mode_stop), self, noted)
+
+    def with_effort(self, effort: Effort, started) -> "State":
+        """The state with the work of a step added; Newton's failure stops the trajectory where the
+        step `started`."""
+        running = self.status == Status.OK
+        total = jax.tree.map(
+            lambda a, b: jnp.where(running, a, b), self.effort.plus(effort), self.effort
+        )
+        state = eqx.tree_at(lambda x: x.effort, self, total)
+        return state.with_failure(effort.failed, Status.NOT_CONVERGED, started)
+
+
+class AbstractIntegrator(eqx.Module):
+    """Takes a mechanism from one grid time to the next, in two ways.
+
+    `attempt` is the fast one and knows nothing of switches; it says when it cannot be trusted.
+    `careful` carries out whatever switches there are and answers with a plan, from which `replay`
+    repeats the step in bounded pieces, for derivatives.
+    """
+
+    def __repr__(self) -> str:
+        return settings_text(self)
+
+    @property
+    def holds_position(self) -> bool:
+        """Whether g = 0 is enforced, so that a large residual means failure and not the nature of
+        the scheme."""
+        return True
+
+    def incompatibility(self, law: AbstractLaw, parts: tuple) -> str | None:
+        """Why a law or one of the constraints cannot go with this integrator; None if they can."""
+        return None
+
+    @abstractmethod
+    def start(self, model: Model, point: Point, step, p) -> State:
+        """The state at the initial point."""
+
+    @abstractmethod
+    def attempt(self, model: Model, state: State, t_next, p) -> tuple[State, Bool[Array, ""]]:
+        """The state at t_next if nothing switches, and whether something does."""
+
+    @abstractmethod
+    def careful(
+        self, model: Model, state: State, log: Log, t_next, law: AbstractLaw, p
+    ) -> tuple[State, Log, Any]:
+        """The state at t_next, the log with the switches on the way, and the plan of them."""
+
+    @abstractmethod
+    def replay(
+        self, model: Model, state: State, log: Log, t_next, law: AbstractLaw, p, plan
+    ) -> tuple[State, Log]:
+        """What `careful` computes, differentiable in both modes."""
+
+
+class AbstractSmoothMethod(eqx.Module):
+    """Integrates between switches."""
+
+    def __repr__(self) -> str:
+        return settings_text(self)
+
+    @property
+    def is_multistep(self) -> bool:
+        """Whether the memory depends on the steps before: it is then made anew after an event, and
+        once more at the next grid point, because the piece of a step between the two may be too
+        short to leave a good one."""
+        return False
+
+    @abstractmethod
+    def init(self, model: Model, point: Point, p) -> tuple[Point, Any]:
+        """The memory (at least `a` and `lam`) at a point where nothing is known yet: at the start
+        and after a switch."""
+
+    @abstractmethod
+    def step(
+        self, model: Model, point: Point, memory, h, p, finish: Callable | None = None
+    ) -> tuple[Point, Any]:
+        """One step of size h: the point at its end and the memory there. `finish`, if given, moves
+        the point at the end (it projects drift away) before the memory is made."""
+
+
+def first_of(*cases):
+    """The code of the first (condition, code) that holds; OK if none does."""
+    status = jnp.asarray(int(Status.OK))
+    for holds, code in reversed(cases):
+        status = jnp.where(holds, code, status)
+    return status

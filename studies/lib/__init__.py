@@ -1,0 +1,2 @@
+"""What studies share: archive, style of figures, tables, drawings, benchmarks. No study lives
+here."""

@@ -1,0 +1,42 @@
+"""One problem with locking joints under both laws, momentum-consistent and not, archived for
+drawing."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import nsdyn
+from nsdyn import integrators, laws
+from nsdyn.studies.lib import archive
+
+CONSISTENT, INCONSISTENT = "consistent", "inconsistent"
+LAWS = {CONSISTENT: laws.MuellerTransition(), INCONSISTENT: laws.ZeroVelocity()}
+
+
+def data(folder: str | Path) -> Path:
+    return Path(folder) / "data"
+
+
+def compute(
+    folder: str | Path,
+    problem: nsdyn.Problem,
+    step: float,
+    interval: float,
+    variables: Callable,
+    force: bool,
+) -> list[Path]:
+    """Archive variables(problem, trajectory) of both runs, with rows every `interval` seconds. Data
+    of the same settings and version are kept unless `force` is given."""
+    integrator = integrators.EventDriven(integrators.RK4())
+    files = []
+    for name, law in LAWS.items():
+        settings = archive.numbers_of(problem) | {
+            "integrator": "EventDriven(RK4())",
+            "law": type(law).__name__,
+            "step": step,
+        }
+        if force or not archive.exists(data(folder), name, settings):
+            every = max(1, round(interval / step))
+            trajectory = nsdyn.simulate(problem, integrator, step=step, law=law, save_every=every)
+            archive.write(data(folder), name, variables(problem, trajectory), settings)
+        files.append(data(folder) / f"{name}.nc")
+    return files

@@ -1,0 +1,208 @@
+"""What `compare` found, as files: figures and their captions, and the table as comma-separated
+values."""
+
+import csv
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from nsdyn.studies.compare import LEVELS, Comparison, Run, slug
+from nsdyn.studies.lib import archive, style
+from nsdyn.studies.lib.compare_table import MEASURED, against, measured, table
+
+FLOOR = 1e-17  # what is smaller is shown here: a logarithm knows no zero
+MOST_COORDINATES = 4  # shown in a figure
+
+CAPTIONS = """\
+{problem}: integrators and laws side by side, computed with nsdyn {version}.
+
+{notes}
+
+states{suffix}: configuration q and velocity v{coordinates}. A cross marks the last row of a run that stopped early.
+errors{suffix}: differences from the reference over time. Where one of the two has switched and the other has not,
+velocity and energy are left out. What is below {floor:g} is shown there.
+residuals{suffix}: residuals of the constraints at the three levels and energy over time.
+"""
+
+
+def write(found: Comparison, folder: str | Path) -> list[Path]:
+    """The table as table.csv, the figures and their captions; returns the files."""
+    folder = Path(folder)
+    files = [
+        archive.replace(folder / "table.csv", lambda path: _write_csv(found, path)),
+        *draw(found, folder),
+    ]
+    few = (
+        ""
+        if _dimension(found) <= MOST_COORDINATES
+        else f", the {MOST_COORDINATES} coordinates that move most"
+    )
+    words = CAPTIONS.format(
+        problem=found.problem, version=archive.provenance()["versions"]["nsdyn"], notes="\n".join(table(found).notes),
+        coordinates=few, floor=FLOOR, suffix="_*" if len(_groups(found)) > 1 else "",
+    )  # fmt: skip
+    return [
+        *files,
+        archive.replace(folder / "captions.txt", lambda path: path.write_text(words, "utf-8")),
+    ]
+
+
+def _write_csv(found: Comparison, path: Path) -> None:
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        lines = csv.writer(file)
+        lines.writerow(["integrator", "law", *MEASURED, "status", "reason"])
+        for run in found.runs:
+            values = measured(run, found.references.get(run.law))
+            numbers = ("" if np.isnan(values[name]) else f"{values[name]:.9g}" for name in MEASURED)
+            status = "refused" if run.refused else run.status.name
+            lines.writerow([run.integrator, run.law, *numbers, status, run.reason])
+
+
+# Figures
+
+
+class _Group(NamedTuple):
+    """The runs of one figure, and what its lines are called."""
+
+    name: str
+    title: str
+    runs: list[Run]
+    labels: list[str]
+
+
+def _groups(found: Comparison) -> list[_Group]:
+    """A figure for each law; a single integrator has its laws in one figure."""
+    runs = [run for run in found.runs if run.has_rows]
+    if len(found.integrators) == 1:
+        return [_Group("", found.integrators[0], runs, [run.law for run in runs])] if runs else []
+    groups = []
+    for law in found.laws:
+        here = [run for run in runs if run.law == law]
+        name = "" if len(found.laws) == 1 else f"_{slug(law)}"
+        groups += [_Group(name, law, here, [run.integrator for run in here])] if here else []
+    return groups
+
+
+def _dimension(found: Comparison) -> int:
+    return max((run.data.q.shape[1] for run in found.runs if run.has_rows), default=0)
+
+
+def draw(found: Comparison, folder: Path) -> list[Path]:
+    files = []
+    with style.use():
+        for group in _groups(found):
+            files += style.save(_states(found, group), folder, f"states{group.name}")
+            files += style.save(_residuals(found, group), folder, f"residuals{group.name}")
+            if any(against(run, found.references.get(run.law)) for run in group.runs):
+                files += style.save(_errors(found, group), folder, f"errors{group.name}")
+    return files
+
+
+def _look(i: int) -> dict[str, Any]:
+    """Colour and line style of the i-th run. Lines that lie on one another show by their widths."""
+    colours = (*style.COLOURS, "black")
+    dash = style.DASHES[(i + i // len(style.DASHES)) % len(style.DASHES)]
+    return {
+        "color": colours[i % len(colours)],
+        "linestyle": dash,
+        "linewidth": max(2.4 - 0.25 * i, 0.7),
+        "zorder": 2 + 0.01 * i,
+    }
+
+
+def _line(ax: Axes, i: int, label: str, run: Run, t: np.ndarray, values: np.ndarray) -> None:
+    ax.plot(t, values, label=label, **_look(i))
+    if not run.ok and len(t):
+        ax.plot(t[-1:], values[-1:], "x", color=_look(i)["color"], markersize=5, zorder=4)
+
+
+def _grey(ax: Axes, found: Comparison, group: _Group, value: Any) -> None:
+    """The references, broad and grey under the runs."""
+    laws = dict.fromkeys(run.law for run in group.runs)
+    references = [
+        found.references[law]
+        for law in laws
+        if law in found.references and found.references[law].has_rows
+    ]
+    for k, reference in enumerate(references):
+        data = reference.data
+        ax.plot(
+            data.t.values, value(data), color="0.8", linestyle="-", linewidth=4.0, zorder=1,
+            label=None if k else "reference",
+        )  # fmt: skip
+
+
+def _finish(fig: Figure, axes: list[Axes], group: _Group, span: tuple[float, float]) -> Figure:
+    for ax, letter in zip(axes, "abcdefghijkl", strict=False):
+        style.panel(ax, letter)
+        ax.set(xlabel="time $t$", xlim=span)
+    handles, labels = max(
+        (ax.get_legend_handles_labels() for ax in axes), key=lambda found: len(found[1])
+    )
+    legend = fig.legend(
+        handles,
+        labels,
+        loc="outside upper center",
+        ncols=3 if len(labels) > 2 else 2,
+        title=group.title,
+    )
+    legend.get_title().set_fontsize(8)
+    return fig
+
+
+def _states(found: Comparison, group: _Group) -> Figure:
+    moved = np.ptp(group.runs[0].data.q.values, axis=0)
+    shown = np.sort(np.argsort(-moved, kind="stable")[:MOST_COORDINATES])
+    fig, axes = style.figure((len(shown), 2), style.DOUBLE, 1.0 + 1.6 * len(shown))
+    for row, k in enumerate(shown):
+        for ax, name in zip(axes[2 * row : 2 * row + 2], "qv", strict=True):
+            ax.set_ylabel(f"${name}_{{{k + 1}}}$")
+            if k >= group.runs[0].data[name].shape[1]:  # quasi-velocities may be fewer
+                continue
+            _grey(ax, found, group, lambda data, name=name, k=k: data[name].values[:, k])
+            for i, (run, label) in enumerate(zip(group.runs, group.labels, strict=True)):
+                _line(ax, i, label, run, run.data.t.values, run.data[name].values[:, k])
+    return _finish(fig, axes, group, found.span)
+
+
+def _residuals(found: Comparison, group: _Group) -> Figure:
+    fig, axes = style.figure((2, 2), style.DOUBLE, 4.4)
+    labels = ("$|g|$", "$|G v + g_t|$", r"$|G \dot v + \gamma|$", _energy(group.runs[0]))
+    _grey(axes[3], found, group, lambda data: data.energy.values)
+    for i, (run, label) in enumerate(zip(group.runs, group.labels, strict=True)):
+        for ax, level in zip(axes, LEVELS, strict=False):
+            _line(
+                ax,
+                i,
+                label,
+                run,
+                run.data.t.values,
+                np.maximum(run.data[f"residual_{level}"].values, FLOOR),
+            )
+        _line(axes[3], i, label, run, run.data.t.values, run.data.energy.values)
+    for ax, label in zip(axes, labels, strict=True):
+        ax.set_ylabel(label)
+    for ax in axes[:3]:
+        ax.set_yscale("log")
+    return _finish(fig, axes, group, found.span)
+
+
+def _energy(run: Run) -> str:
+    return "energy $T + V$" if "V" in run.data.energy.attrs["long_name"] else "kinetic energy $T$"
+
+
+def _errors(found: Comparison, group: _Group) -> Figure:
+    fig, axes = style.figure((1, 3), style.DOUBLE, 2.9)
+    labels = ("$|q - q_r|$", "$|v - v_r|$", r"$|H - H_r| / \max T_r$")
+    for i, (run, label) in enumerate(zip(group.runs, group.labels, strict=True)):
+        errors = against(run, found.references.get(run.law))
+        if errors is None:
+            continue
+        for ax, values in zip(axes, (errors.q, errors.v, errors.energy), strict=True):
+            _line(ax, i, label, run, errors.t, np.maximum(values, FLOOR))
+    for ax, label in zip(axes, labels, strict=True):
+        ax.set(ylabel=label, yscale="log")
+    return _finish(fig, axes, group, found.span)

@@ -1,0 +1,197 @@
+"""What `compare` found, as numbers: errors against the reference, and the table with notes that say
+what is in it.
+
+Errors are the largest component over the rows,
+
+    max |q - q_r|,   max |v - v_r|,   max |H - H_r| / max T_r                                    (1)
+
+with the energy H (T + V, or T alone) and the kinetic energy T; r is the reference. A jump that
+comes a row later than that of the reference is no error of the size of the jump: rows where one has
+switched and the other has not are left out of v and H, and counted. Where they are many the run is
+not late but elsewhere, and none is left out.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nsdyn.status import MESSAGES
+from nsdyn.studies.compare import LEVELS, Comparison, Run, passed
+
+LATE = 5  # rows to a switch by which a run may be late
+COUNTED = ("iterations", "iterations_worst", "compile_s", "from_cache", "run_s", "t_stop")
+MEASURED = (
+    *("error_q", "error_v", "error_energy", "rows_left_out"),
+    *(f"residual_{level}" for level in LEVELS),
+    *("events", *COUNTED),
+)
+CACHED = (
+    " *: loaded from the cache of compiled programs (JAX_ENABLE_COMPILATION_CACHE=false compiles)."
+)
+NUMBERS = {
+    "error_q": "error\nq",
+    "error_v": "error\nv",
+    "error_energy": "error\nenergy",
+    "rows_left_out": "rows\nleft out",
+    "residual_position": "residual\nposition",
+    "residual_velocity": "residual\nvelocity",
+    "residual_acceleration": "residual\naccel.",
+    "iterations": "Newton\nall / most",
+    "events": "events",
+    "compile_s": "compile\ns",
+    "run_s": "run\nms",
+}
+
+
+# Errors
+
+
+class Against(NamedTuple):
+    """A run beside its reference, over the rows that both have: differences (1) by row, NaN where
+    left out."""
+
+    t: np.ndarray
+    q: np.ndarray
+    v: np.ndarray
+    energy: np.ndarray
+    left_out: int
+
+
+def against(run: Run, reference: Run | None) -> Against | None:
+    """None where there is nothing to compare."""
+    if reference is None or not (run.has_rows and reference.has_rows):
+        return None
+    a, b = run.data, reference.data
+    count = min(a.sizes["row"], b.sizes["row"])
+    same = np.isclose(a.t.values[:count], b.t.values[:count], rtol=1e-9, atol=1e-12)
+    count = (
+        count if same.all() else int(np.argmin(same))
+    )  # at least one: all runs have the same start
+    rows = slice(0, count)
+    t = a.t.values[rows]
+    counts = [passed(t, x.event_t.values if "event_t" in x else np.zeros(0)) for x in (a, b)]
+    differ = (a["mode"].values[rows] != b["mode"].values[rows]).reshape(count, -1).any(axis=1)
+    if (
+        counts[0][-1] == counts[1][-1]
+    ):  # else switches came together in one run, and counts mean nothing
+        differ |= counts[0] != counts[1]
+    if differ.sum() > LATE * max(1, counts[0][-1], counts[1][-1]):
+        differ[:] = False
+    most = lambda name: np.max(np.abs(a[name].values[rows] - b[name].values[rows]), axis=1)
+    keep = lambda values: np.where(differ, np.nan, values)
+    energy = np.abs(a.energy.values[rows] - b.energy.values[rows]) / max(
+        float(b.kinetic.max()), 1e-300
+    )
+    return Against(t, most("q"), keep(most("v")), keep(energy), int(differ.sum()))
+
+
+def measured(run: Run, reference: Run | None) -> dict[str, float]:
+    """The numbers of one run; NaN for what is not known."""
+    largest = lambda x: float(np.nanmax(x)) if np.isfinite(x).any() else np.nan
+    found = dict.fromkeys(MEASURED, np.nan)
+    if run.refused:
+        return found
+    if (errors := against(run, reference)) is not None:
+        found |= {f"error_{name}": largest(getattr(errors, name)) for name in ("q", "v", "energy")}
+        found["rows_left_out"] = errors.left_out
+    if run.has_rows:
+        found |= {
+            name: largest(run.data[name].values)
+            for name in (f"residual_{level}" for level in LEVELS)
+        }
+    found |= {name: float(run.data[name]) for name in COUNTED}
+    return found | {"events": run.data.sizes["event"] if "event_t" in run.data else 0}
+
+
+# The table
+
+
+class Table(NamedTuple):
+    title: str
+    head: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    notes: list[str]
+
+
+def table(found: Comparison) -> Table:
+    """One row for each run; what does not fit into it is a note."""
+    laws, rows = found.laws, []
+    reasons: list[str] = []
+    for run in found.runs:
+        values = measured(run, found.references.get(run.law))
+        names = (run.integrator, run.law) if len(laws) > 1 else (run.integrator,)
+        rows.append(
+            (*names, *(_number(name, values) for name in NUMBERS), _status(run, values, reasons))
+        )
+    names = ("integrator", "law") if len(laws) > 1 else ("integrator",)
+    title = f"{found.problem}, t = {found.span[0]:g} to {found.span[1]:g}, step {found.step:g}"
+    title += f", law {laws[0]}" if len(laws) == 1 else ""
+    notes = [*_notes(found), *(f"({i}) {reason}" for i, reason in enumerate(reasons, 1))]
+    return Table(title, (*names, *NUMBERS.values(), "status"), rows, notes)
+
+
+def _status(run: Run, values: dict[str, float], reasons: list[str]) -> str:
+    if run.ok:
+        return "OK"
+    reason = run.reason if run.refused else f"{run.status.name}: {MESSAGES[run.status]}"
+    if reason not in reasons:
+        reasons.append(reason)
+    number = f"({reasons.index(reason) + 1})"
+    return (
+        f"refused {number}"
+        if run.refused
+        else f"{run.status.name} at t = {values['t_stop']:.6g} {number}"
+    )
+
+
+def _notes(found: Comparison) -> list[str]:
+    """What the numbers are."""
+    notes = [_reference(found)]
+    for law, run in found.references.items():
+        if run.refused:
+            notes.append(f"There is no reference for {law}: {run.reason}.")
+        elif not run.ok:
+            stop = f"{float(run.data.t_stop):.6g} ({run.status.name})"
+            notes.append(
+                f"The reference for {law} stopped at t = {stop}; errors are those until then."
+            )
+    cached = any(int(run.data.from_cache) for run in found.runs if not run.refused)
+    return [
+        *notes,
+        "residual: largest |g|, |G v + g_t| and |G v' + gamma| over the rows, of the constraints "
+        "of the current mode; "
+        "v' = M^-1 (f - G^T lam) with the lam reported.",
+        "compile: tracing and compiling, once; run: the least of several runs, compilation not "
+        "counted." + (CACHED if cached else ""),
+    ]
+
+
+def _reference(found: Comparison) -> str:
+    if not found.references:
+        return "error: there is no reference."
+    integrator = next(iter(found.references.values())).integrator
+    return (
+        f"error: largest difference over the rows from the reference {integrator} with step "
+        f"{found.reference_step:g} "
+        "and the same law; it is a finer run, not the exact solution. Energy relative to the "
+        "largest kinetic energy of "
+        f"the reference. Rows where only one of the two has switched, if no more than {LATE} to a "
+        "switch, are left out "
+        "of v and energy and counted."
+    )
+
+
+def _number(name: str, values: dict[str, float]) -> str:
+    x = values[name]
+    if np.isnan(x) or (name == "iterations" and x == 0):  # explicit methods have no iterations
+        return "-"
+    match name:
+        case "rows_left_out" | "events":
+            return f"{x:.0f}"
+        case "iterations":
+            return f"{x:.0f} / {values['iterations_worst']:.0f}"
+        case "compile_s":
+            return f"{x:.1f}{'*' if values['from_cache'] else ''}"
+        case "run_s":
+            return f"{1e3 * x:.3g}"
+    return f"{x:.1e}" if x else "0"

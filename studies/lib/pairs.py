@@ -1,0 +1,197 @@
+"""Which integrator takes which law, found by asking them: every variant of every integrator and of
+every law.
+
+A variant is a choice of the settings that are fixed at compile time: words out of a list, and what
+is on or off. Integrators are asked for bilateral constraints that switch and for `Contact`; laws
+are given the three kinds of switches that there are, on a particle in space.
+"""
+
+import dataclasses
+import itertools
+import typing
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import nsdyn
+from nsdyn import integrators, laws
+from nsdyn.laws.base import AbstractLaw, ModeChange
+from nsdyn.status import Status
+from nsdyn.stepping.integrator import AbstractIntegrator, AbstractSmoothMethod
+
+SOME = 0.5  # for numbers without a default: a position, a coefficient of restitution
+CHOSEN = {"tangents": [[1.0, 0.0, 0.0]], "mu": SOME}  # what else a law needs to be asked
+
+
+class Table(NamedTuple):
+    """Head, rows, and notes to which numbers in the cells refer."""
+
+    head: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    notes: list[str]
+
+    def markdown(self) -> str:
+        lines = [self.head, ("---",) * len(self.head), *self.rows]
+        text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        return text + "".join(f"\n\n({i}) {note}" for i, note in enumerate(self.notes, 1))
+
+
+def markdown() -> str:
+    """Both tables, as the README has them."""
+    return f"{pairs().markdown()}\n\n{switches().markdown()}"
+
+
+def variants(cls: type) -> list[Any]:
+    """All variants of a class, the one of the defaults first."""
+    names, values = zip(*_choices(cls).items(), strict=True) if _choices(cls) else ((), ())
+    return [cls(**dict(zip(names, chosen, strict=True))) for chosen in itertools.product(*values)]
+
+
+def _choices(cls: type) -> dict[str, list[Any]]:
+    hints = typing.get_type_hints(cls)
+    return {field.name: _values(field, hints[field.name]) for field in dataclasses.fields(cls)}
+
+
+def _values(field: dataclasses.Field, hint: Any) -> list[Any]:
+    if hint is AbstractSmoothMethod:
+        return [
+            method
+            for cls in _exported(integrators, AbstractSmoothMethod)
+            for method in variants(cls)
+        ]
+    if field.name in CHOSEN:
+        return [CHOSEN[field.name]]
+    if field.default is dataclasses.MISSING:
+        return [SOME]
+    if hint is bool:
+        return [field.default, not field.default]
+    listed = typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
+    return [field.default, *(value for value in listed if value != field.default)]
+
+
+def _exported(package: Any, base: type) -> list[type]:
+    classes = [getattr(package, name) for name in sorted(package.__all__)]
+    return [c for c in classes if isinstance(c, type) and issubclass(c, base) and c is not base]
+
+
+# Integrators and laws
+
+
+def _line(q, t, p):
+    return q[:1]
+
+
+def _side(q, p):
+    return q[1]
+
+
+CONSTRAINTS = {
+    "switching": (nsdyn.Switching(modes=(_line, None), switches=(_side,)),),
+    "Contact": (nsdyn.Contact(_line),),
+}
+
+
+def refusals(integrator: AbstractIntegrator, law: AbstractLaw) -> tuple[str | None, ...]:
+    """Why the integrator does not take the law, for each kind of constraint; None where it does."""
+    return tuple(integrator.incompatibility(law, parts) for parts in CONSTRAINTS.values())
+
+
+def pairs() -> Table:
+    """Laws down, integrators across; `refuses` is asked for every variant of both."""
+    rules = [law for cls in _exported(laws, AbstractLaw) for law in variants(cls)]
+    across = _merged(
+        integrators, AbstractIntegrator, lambda x: tuple(refusals(x, law) for law in rules)
+    )
+    columns = {title: members[0] for title, (members, _) in across.items()}
+    down = _merged(laws, AbstractLaw, lambda law: tuple(refusals(x, law) for x in columns.values()))
+    notes: list[str] = []
+    rows = [
+        (f"`{title}`", *(_cell(answer, notes) for answer in answers))
+        for title, (_, answers) in down.items()
+    ]
+    return Table(("law", *(f"`{title}`" for title in columns)), rows, notes)
+
+
+def _merged(
+    package: Any, base: type, answer: Callable[[Any], tuple]
+) -> dict[str, tuple[list[Any], tuple]]:
+    """Variants of one class that answer alike, under one title, and their answer."""
+    found: dict[str, tuple[list[Any], tuple]] = {}
+    for cls in _exported(package, base):
+        alike: dict[tuple, list[Any]] = {}
+        for variant in variants(cls):
+            alike.setdefault(answer(variant), []).append(variant)
+        found |= {_title(cls, members): (members, answers) for answers, members in alike.items()}
+    return found
+
+
+def _title(cls: type, members: list[Any]) -> str:
+    """The class with the settings that tell these variants from its others."""
+    told = []
+    for name, values in _choices(cls).items():
+        shown = [
+            value
+            for value in values
+            if any(np.array_equal(getattr(member, name), value) for member in members)
+        ]
+        if len(shown) < len(values):
+            told.append(f"{name}={' or '.join(map(repr, shown))}")
+    return f"{cls.__name__}({', '.join(told)})" if told else cls.__name__
+
+
+def _cell(answers: tuple[str | None, ...], notes: list[str]) -> str:
+    reasons = [reason for reason in answers if reason is not None]
+    notes.extend(reason for reason in dict.fromkeys(reasons) if reason not in notes)
+    numbers = " ".join(f"({i + 1})" for i in sorted({notes.index(reason) for reason in reasons}))
+    if not reasons:
+        return "yes"
+    if len(reasons) == len(answers):
+        return f"no {numbers}"
+    takes = next(kind for kind, reason in zip(CONSTRAINTS, answers, strict=True) if reason is None)
+    return f"{takes} only {numbers}"
+
+
+# Laws and switches
+
+KINDS = ("exchanged", "added", "`Contact` closes")
+# Rows before and after, and which of them are live, for each kind; all of one shape, so that a law
+# is one program.
+BEFORE = np.array([[[1.0, 0.0, 0.0]]] * 3)
+AFTER = np.array(
+    [[[0.8, 0.6, 0.0], [0.0] * 3], [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [[0.0] * 3, [0.0, 0.0, 1.0]]]
+)
+ON_BEFORE = np.array([[True], [True], [False]])
+ON_AFTER = np.array([[True, False], [True, True], [False, True]])
+VELOCITY = np.array([0.0, 1.0, -1.0])
+
+
+def switches() -> Table:
+    """What each law makes of constraints that are exchanged, added, and of a contact that
+    closes."""
+    found = _merged(laws, AbstractLaw, _answers)
+    return Table(
+        ("law", *KINDS), [(f"`{title}`", *answers) for title, (_, answers) in found.items()], []
+    )
+
+
+def _answers(law: AbstractLaw) -> tuple[str, ...]:
+    """For each kind the status that a run would end with, or "yes". Only a contact may rebound."""
+    rebounds = Status.OK if law.satisfies_new_constraints else Status.LAW_VIOLATES
+    codes = [
+        code or rebounds * ("Contact" not in kind)
+        for code, kind in zip(_objections(law), KINDS, strict=True)
+    ]
+    return tuple("yes" if code == Status.OK else f"`{Status(code).name}`" for code in codes)
+
+
+def _objections(law: AbstractLaw) -> list[int]:
+    def one(before, after, on_before, on_after):
+        switch = ModeChange.of(
+            jnp.eye(3), before, after, VELOCITY, on_before=on_before, on_after=on_after
+        )
+        return jnp.asarray(law.failure_code(switch), int)
+
+    return jax.jit(jax.vmap(one))(BEFORE, AFTER, ON_BEFORE, ON_AFTER).tolist()
