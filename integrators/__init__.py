@@ -1,9 +1,10 @@
-"""Integrators, one method per file."""
+"""Integrators, one method per file. `EventDriven`, which drives smooth methods, lives in
+nsdyn.stepping."""
 
-from nsdyn.integrators.event_driven import EventDriven
 from nsdyn.integrators.generalized_alpha import GeneralizedAlpha
 from nsdyn.integrators.moreau_jean import MoreauJean
 from nsdyn.integrators.nsga import NSGA
 from nsdyn.integrators.rk4 import RK4
+from nsdyn.stepping.event_driven import EventDriven
 
 __all__ = ["NSGA", "RK4", "EventDriven", "GeneralizedAlpha", "MoreauJean"]

@@ -34,7 +34,6 @@ have any size.
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -43,9 +42,10 @@ from nsdyn.errors import ProblemError
 from nsdyn.mechanics.formulations import lagrange
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
-from nsdyn.numerics.newton import NOISE, TOLERANCE, Effort
+from nsdyn.numerics.newton import NOISE, Effort
+from nsdyn.stepping.integrator import AbstractMemory
 
-SHORTEST = 1e-13
+SHORTEST = 1e-10  # of the step of the grid
 
 
 def radius(x):
@@ -75,7 +75,7 @@ def alpha(rho) -> Alpha:
     return Alpha(am, af, beta, gamma, (1 - af) / (1 - am), D, (1 - 6 * beta - 3 * D) / 6)
 
 
-class AlphaMemory(eqx.Module):
+class AlphaMemory(AbstractMemory):
     """v' and lam; what (4), (5), (6) add to a_0, v_0 and v'_0, divided by h, h^2 and h; what
     Newton's method did last."""
 
@@ -94,21 +94,25 @@ def begin(
     zero = jnp.zeros_like(point.v)
 
     def acceleration(q, v, t):
-        slope = lagrange(model, Point(t, q, v, point.mode, point.held), p, zero)
+        slope = lagrange(model, point.replace(t=t, q=q, v=v), p)
         return slope.a, slope.lam
 
-    qdot = model.system.rate(point.q, point.v, p)
+    qdot = model.qdot(point, p)
     here, along = (point.q, point.v, point.t), lambda a: (qdot, a, jnp.ones_like(point.t))
     a, lam = acceleration(*here)
     jerk = jax.jvp(lambda *x: acceleration(*x)[0], here, along(a))[1]
     drift = c.D * jerk  # (4)
     if not (tilt or shift) or model.m == 0:
-        return AlphaMemory(a, lam, drift, zero, zero, Effort.none())
+        return AlphaMemory(a=a, lam=lam, drift=drift, tilt=zero, shift=zero, effort=Effort.none())
     reaction = SaddlePoint(model, point, p)
     hidden = c.C * reaction.smallest_motion_of_positions(reaction.G @ jerk)
     if tilt:
-        return AlphaMemory(a, lam, drift, hidden, zero, Effort.none())  # (5)
-    return AlphaMemory(a, lam, drift + 2 * hidden, zero, 2 * hidden, Effort.none())  # (6)
+        return AlphaMemory(  # (5)
+            a=a, lam=lam, drift=drift, tilt=hidden, shift=zero, effort=Effort.none()
+        )
+    return AlphaMemory(  # (6)
+        a=a, lam=lam, drift=drift + 2 * hidden, tilt=zero, shift=2 * hidden, effort=Effort.none()
+    )
 
 
 class AlphaStep(NamedTuple):
@@ -121,16 +125,16 @@ class AlphaStep(NamedTuple):
     a: Array
 
     @staticmethod
-    def of(c: Alpha, point: Point, memory: AlphaMemory, h) -> "AlphaStep":
-        h = jnp.where(
-            jnp.abs(h) < SHORTEST, SHORTEST, h
-        )  # what is left after an event at the very end of a step
+    def of(c: Alpha, model: Model, point: Point, memory: AlphaMemory, h) -> "AlphaStep":
+        # What is left after an event at the very end of a step may be nothing.
+        shortest = SHORTEST * model.step
+        h = jnp.where(jnp.abs(h) < shortest, shortest, h)
         return AlphaStep(
-            c,
-            h,
-            point.v + h * h * memory.tilt,
-            memory.a + h * memory.shift,
-            memory.a + h * memory.drift,
+            c=c,
+            h=h,
+            v=point.v + h * h * memory.tilt,
+            dv=memory.a + h * memory.shift,
+            a=memory.a + h * memory.drift,
         )
 
     def pseudo_acceleration(self, dv):
@@ -162,18 +166,17 @@ class AlphaStep(NamedTuple):
     def position_error(self, here: SaddlePoint, v):
         """What is left of g, as an acceleration; of psi in rows without a position level."""
         gap = here.g() / self.dq_da
-        if all(part.positional for part in here.model.parts):
+        if here.model.all_positional:
             return gap
-        return jnp.where(here.model.positional(), gap, self.velocity_error(here, v))
+        return jnp.where(here.model.positional, gap, self.velocity_error(here, v))
 
-    def noise(self, model: Model, point: Point, p):
-        """What round-off in q and v leaves in accelerations that are found from g/h^2 and G v/h,
-        and what is nothing beside the forces: accelerations may vanish."""
-        round_off = jnp.max(jnp.abs(point.q)) / self.dq_da + jnp.max(jnp.abs(point.v)) / jnp.abs(
-            self.dv_da
-        )
-        f = model.system.forces(point.q, point.v, point.t, p, point.mode)
-        return NOISE * round_off + TOLERANCE * jnp.max(jnp.abs(model.system.solver(point.q, p)(f)))
+    def noise(self, model: Model, point: Point, weights, tolerance, p):
+        """Absolute Newton tolerance: round-off of q/h^2 and v/h, plus a fraction of |M^-1 f| in
+        case the acceleration itself vanishes."""
+        size = lambda x: jnp.max(jnp.abs(weights * x))
+        q, v = size(model.system.as_motion(point.q, p)), size(point.v)
+        push = size(model.system.solver(point.q, p)(model.force(point, p)))
+        return NOISE * (q / self.dq_da + v / jnp.abs(self.dv_da)) + tolerance * push
 
     def memory(self, dv, lam, effort) -> AlphaMemory:
         zero = jnp.zeros_like(dv)

@@ -28,13 +28,18 @@ import jax.numpy as jnp
 from nsdyn.laws.base import AbstractLaw, Jump
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
-from nsdyn.numerics.newton import Effort
 from nsdyn.status import Status
 from nsdyn.stepping import guard_rates
 from nsdyn.stepping.detect import SLACK
 from nsdyn.stepping.integrator import AbstractIntegrator, State, first_of
 from nsdyn.stepping.log import Record
-from nsdyn.stepping.mode_change import LawAnswer, after_impact, impulse, record, status
+from nsdyn.stepping.mode_change import (
+    LawAnswer,
+    after_impact,
+    ask_law,
+    record_of,
+    status_of,
+)
 
 
 class NewMode(eqx.Module):
@@ -47,13 +52,13 @@ class NewMode(eqx.Module):
     active: jax.Array
 
     def enter(self, point: Point) -> Point:
-        return eqx.tree_at(lambda x: (x.mode, x.held), point, (self.mode, self.held))
+        return point.replace(mode=self.mode, held=self.held)
 
-    def impulse(self, model: Model, start: Point, here: SaddlePoint, v, p) -> LawAnswer:
+    def ask_law(self, model: Model, start: Point, here: SaddlePoint, v, p) -> LawAnswer:
         """The law between the mode of `start` and the new one on the free velocity v. Where it has
         nothing to do, because rows only disappear, the velocity still has to satisfy those that
         stay: it is projected onto them."""
-        found = impulse(model, start, here, v, self.law, p)
+        found = ask_law(model, start, here, v, self.law, p)
         choose = lambda a, b: jnp.where(found.acts & self.active, a, b)
         return found._replace(jump=Jump(*map(choose, found.jump, projected(here, v))))
 
@@ -70,7 +75,7 @@ class Step(NamedTuple):
 
     point: Point
     memory: Any
-    found: LawAnswer | None
+    answer: LawAnswer | None
     free: jax.Array
 
 
@@ -102,49 +107,36 @@ class AbstractTimeStepping(AbstractIntegrator):
     def incompatibility(self, law, parts):
         return law.requires_consistent_velocity
 
-    def start(self, model, point, step, p):
+    def start(self, model, point, p):
         point, memory = self.init(model, point, p)
-        guard, blank = model.guards(point, memory.lam, p), jnp.zeros(model.k)
-        state = State(
-            point,
-            memory,
-            guard,
-            blank,
-            blank,
-            jnp.zeros((), int),
-            point.t,
-            point.mode,
-            Effort.none(),
-        )
-        slack = SLACK * jnp.abs(guard_rates.rates(model, point, memory.a, memory.lam, p)) * step
-        slack = slack + guard_rates.noise(model, point, memory.lam, p)
-        negative = jnp.any((guard < -slack) & ~guard_rates.by_force(model, point, memory.lam, p))
+        state = State.begin(model, point, memory, p)
+        rate = guard_rates.rates(model, point, memory.a, memory.lam, p)
+        slack = SLACK * jnp.abs(rate) * model.step + self._noise(model, state, p)
+        by_force = guard_rates.by_force(model, point, memory.lam, p)
+        negative = jnp.any((state.guard < -slack) & ~by_force)
         return state.with_failure(negative, Status.GUARD_NEGATIVE, point)
 
-    def attempt(self, model, state, t_next, p):
+    def step_smooth(self, model, state, t_next, p):
         step = self.advance(model, state.point, state.memory, t_next - state.point.t, p)
         end = _arrived(model, state, step.point, step.memory, t_next, p)
-        return end, jnp.any(_fallen(state.guard, end.guard))
+        return end, jnp.any(_fallen(state.guard, end.guard, 0.0))
 
-    def careful(self, model, state, log, t_next, law, p):
+    def step_with_events(self, model, state, log, t_next, law, p):
         start = state.point
 
         def take(carry):
             """(1) at first, (2) if a guard fell in it."""
             smooth, log, fired, new_mode, _, _ = carry
             end, new, code = self._step_into_mode(model, state, new_mode, fired, t_next, p)
-            fell = _fallen(state.guard, end.guard) & ~new_mode.active & (end.status == Status.OK)
-            depth = SLACK * (jnp.abs(state.guard) + jnp.abs(smooth.guard)) + guard_rates.ZERO
-            contradicted = (
-                new_mode.active
-                & fired
-                & (end.guard < -depth)
-                & ~guard_rates.by_force(model, end.point, end.memory.lam, p)
-            )
+            noise = self._noise(model, end, p)
+            fell = _fallen(state.guard, end.guard, noise) & ~new_mode.active
+            fell = fell & (end.status == Status.OK)
+            depth = SLACK * (jnp.abs(state.guard) + jnp.abs(smooth.guard)) + noise
+            by_force = guard_rates.by_force(model, end.point, end.memory.lam, p)
+            contradicted = new_mode.active & fired & (end.guard < -depth) & ~by_force
             go = new_mode.active & ~jnp.any(contradicted)  # (3)
-            stuck = jnp.any(
-                contradicted & (state.guard < -depth)
-            )  # the step before has kept the old mode already
+            # The step before has kept the old mode already.
+            stuck = jnp.any(contradicted & (state.guard < -depth))
             code = jnp.where(log.count >= log.capacity, Status.LOG_FULL, code)
             end = end.with_failure(go & (code != Status.OK), code, start)
             end = jax.tree.map(lambda a, b: jnp.where(new_mode.active & ~go, b, a), end, smooth)
@@ -154,20 +146,15 @@ class AbstractTimeStepping(AbstractIntegrator):
             new_mode = NewMode(after.mode, after.held, law, again)
             return end, log.append(new, go), jnp.where(again, fell, fired), new_mode, go, again
 
-        no, none = jnp.zeros((), bool), jnp.zeros(model.k, bool)
-        first = (
-            state,
-            log,
-            none,
-            NewMode(start.mode, start.held, law, no),
-            no,
-            state.status == Status.OK,
-        )
+        no = jnp.zeros((), bool)
+        nobody = jnp.zeros(model.k, bool)
+        stay = NewMode(start.mode, start.held, law, no)
+        first = (state, log, nobody, stay, no, state.status == Status.OK)
         end, log, fired, _, go, _ = jax.lax.while_loop(lambda c: c[-1], take, first)
         return end, log, CapturePlan(go, fired)
 
-    def replay(self, model, state, log, t_next, law, p, plan: CapturePlan):
-        end = self.attempt(model, state, t_next, p)[0]
+    def step_differentiable(self, model, state, log, t_next, law, p, plan: CapturePlan):
+        end = self.step_smooth(model, state, t_next, p)[0]
 
         def again(end, log):
             after = model.after(plan.fired, end.point, p)
@@ -180,51 +167,45 @@ class AbstractTimeStepping(AbstractIntegrator):
     def _step_into_mode(
         self, model, state: State, new_mode: NewMode, fired, t_next, p
     ) -> tuple[State, Record, Any]:
-        """The step with a new_mode: the state after, its record and a status."""
-        start, h = state.point, t_next - state.point.t
+        """The step into another mode: the state after, its record and a status."""
+        start = state.point
+        h = t_next - start.t
         step = self.advance(model, start, state.memory, h, p, new_mode)
-        end, found, memory = step.point, step.found, step.memory
-        assert found is not None, "advance answers a new_mode with an impulse"
-        free = eqx.tree_at(lambda x: (x.v, x.t), end, (step.free, t_next))
-        before = eqx.tree_at(lambda x: (x.mode, x.held), free, (start.mode, start.held))
+        end, answer, memory = step.point, step.answer, step.memory
+        assert answer is not None, "advance answers a new mode with the law's answer"
+        free = end.replace(v=step.free, t=t_next)
+        before = free.replace(mode=start.mode, held=start.held)
+        here = SaddlePoint(model, free, p)
+        landed, Lam = end, answer.jump.Lam
         if self.jumps:
-            landed, Lam = after_impact(model, before, free, found.jump, p)
+            landed, Lam = after_impact(model, here, answer.jump, p)
             landed, fresh = self.init(model, landed, p)
             fresh = eqx.tree_at(lambda x: x.effort, fresh, memory.effort)
             choose = lambda a, b: jnp.where(new_mode.active, a, b)
             landed, memory = jax.tree.map(choose, (landed, fresh), (end, memory))
-        else:
-            landed, Lam = end, found.jump.Lam
         arrived = _arrived(model, state, landed, memory, t_next, p)
-        code = status(model, landed, p, found)
+        record = record_of(before, landed, Lam, answer)
+        code = status_of(model, landed, answer, here, p)
         if not self.jumps:
-            return (
-                arrived,
-                record(before, landed, Lam, found),
-                jnp.where(code == Status.LAW_VIOLATES, Status.OK, code),
-            )
-        rate = guard_rates.rates(
-            model, landed, memory.a, memory.lam, p, clock=0.0
-        )  # schedules do not lead back
-        back = jnp.any(fired & (rate < 0) & (arrived.guard + h * rate < -guard_rates.ZERO))
-        return (
-            arrived,
-            record(before, landed, Lam, found),
-            first_of((code != Status.OK, code), (back, Status.LEADS_BACK)),
-        )
+            return arrived, record, jnp.where(code == Status.LAW_VIOLATES, Status.OK, code)
+        # Schedules do not lead back: their clock stands still.
+        rate = guard_rates.rates(model, landed, memory.a, memory.lam, p, clock=0.0)
+        ahead = arrived.guard + h * rate
+        back = jnp.any(fired & (rate < 0) & (ahead < -self._noise(model, arrived, p)))
+        return arrived, record, first_of((code != Status.OK, code), (back, Status.LEADS_BACK))
+
+    def _noise(self, model: Model, state: State, p):
+        return guard_rates.noise(model, state.point, state.memory.lam, p)
 
 
 def _arrived(model, state: State, point: Point, memory, t_next, p) -> State:
-    point = eqx.tree_at(lambda x: x.t, point, t_next)
-    guard = model.guards(point, memory.lam, p)
-    end = eqx.tree_at(lambda x: (x.point, x.memory, x.guard), state, (point, memory, guard))
+    end = state.arrived(model, point.replace(t=t_next), memory, p)
     return end.with_effort(memory.effort, state.point)
 
 
-def _fallen(before, after):
+def _fallen(before, after, noise):
     """Guards below zero at the end of a step, or so near to it that round-off decides; not those
-    that sit on it."""
+    that are zero up to their `noise`."""
     about = SLACK * jnp.maximum(before - after, 0.0)
-    return (after < -guard_rates.ZERO) | (
-        (after <= about) & (before > jnp.maximum(after, guard_rates.ZERO))
-    )
+    reaches = (after <= about) & (before > jnp.maximum(after, noise))
+    return (after < -noise) | reaches

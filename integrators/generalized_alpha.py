@@ -30,15 +30,15 @@ from nsdyn.errors import ProblemError
 from nsdyn.integrators._alpha import AlphaStep, alpha, begin, radius
 from nsdyn.integrators._time_stepping import AbstractTimeStepping, NewMode, Step
 from nsdyn.laws.base import Jump
-from nsdyn.mechanics.model import Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
-from nsdyn.numerics.newton import newton
+from nsdyn.numerics.newton import Newton
 from nsdyn.stepping.integrator import AbstractSmoothMethod
 
 
 class GeneralizedAlpha(AbstractTimeStepping, AbstractSmoothMethod):
     index: Literal[1, 2, 3] = eqx.field(static=True, default=3)
     rho_inf: Any = eqx.field(converter=radius, default=0.8)
+    newton: Newton = eqx.field(default_factory=Newton)
 
     def __check_init__(self):
         if self.index not in (1, 2, 3):
@@ -72,14 +72,12 @@ class GeneralizedAlpha(AbstractTimeStepping, AbstractSmoothMethod):
         return point, begin(model, point, p, alpha(self.rho_inf), tilt=self.index == 3)
 
     def advance(self, model, point, memory, h, p, new_mode: NewMode | None = None) -> Step:
-        move = AlphaStep.of(alpha(self.rho_inf), point, memory, h)
+        move = AlphaStep.of(alpha(self.rho_inf), model, point, memory, h)
         args = (model, point, move, p, new_mode)
-        dv, effort = newton(
-            lambda dv, args: dv - self._solved(dv, *args)[0],
-            memory.a,
-            args,
-            move.noise(model, point, p),
-        )
+        residual = lambda dv, args: dv - self._solved(dv, *args)[0]
+        weights = model.system.weights(point.q, p)
+        noise = move.noise(model, point, weights, self.newton.tolerance, p)
+        dv, effort = self.newton.solve(residual, memory.a, args, noise, weights)
         _, lam, found, end = self._solved(dv, *args)
         if found is not None:
             found = found._replace(jump=Jump(end.v, h * lam, found.jump.direction))
@@ -88,13 +86,13 @@ class GeneralizedAlpha(AbstractTimeStepping, AbstractSmoothMethod):
     def _solved(self, dv, model, point, move, p, new_mode):
         """x of (3), lam, the directions of lam (as an impulse) and the end of the step."""
         q, v = model.system.moved(point.q, move.increment(dv), p), move.velocity(dv)
-        end = Point(point.t + move.h, q, v, point.mode, point.held)
+        end = point.replace(t=point.t + move.h, q=q, v=v)
         end = end if new_mode is None else new_mode.enter(end)
         here = SaddlePoint(model, end, p)
         c = self._target(here, dv, v, move)
         if new_mode is None:
             return *here.solve(here.f(v), c), None, end  # (3)
-        found = new_mode.impulse(model, point, here, v, p)
+        found = new_mode.ask_law(model, point, here, v, p)
         return *here.solve_along(here.f(v), c, found.jump.direction), found, end
 
     def _target(self, here: SaddlePoint, dv, v, move: AlphaStep):

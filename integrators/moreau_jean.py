@@ -21,14 +21,14 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from nsdyn.errors import ProblemError
 from nsdyn.integrators._time_stepping import AbstractTimeStepping, NewMode, Step, projected
 from nsdyn.mechanics.formulations import lagrange
 from nsdyn.mechanics.model import Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
-from nsdyn.numerics.newton import NOISE, TOLERANCE, Effort, newton
+from nsdyn.numerics.newton import NOISE, Effort, Newton
+from nsdyn.stepping.integrator import Memory
 
 
 def _theta(x):
@@ -37,15 +37,10 @@ def _theta(x):
     return jnp.asarray(x, float)
 
 
-class MoreauMemory(eqx.Module):
-    a: Float[Array, " n"]
-    lam: Float[Array, " m"]
-    effort: Effort
-
-
 class MoreauJean(AbstractTimeStepping):
     theta: Any = eqx.field(converter=_theta, default=0.5)
     projection: bool = eqx.field(static=True, default=True)
+    newton: Newton = eqx.field(default_factory=Newton)
 
     @property
     def holds_position(self):
@@ -60,21 +55,24 @@ class MoreauJean(AbstractTimeStepping):
         return super().incompatibility(law, parts)
 
     def init(self, model, point, p):
-        slope = lagrange(model, point, p, jnp.zeros_like(point.v))
-        return point, MoreauMemory(slope.a, slope.lam, Effort.none())
+        slope = lagrange(model, point, p)
+        return point, Memory(slope.a, slope.lam, Effort.none())
 
     def advance(self, model, point, memory, h, p, new_mode: NewMode | None = None) -> Step:
         n = point.v.shape[0]
-        f0 = model.system.forces(point.q, point.v, point.t, p, point.mode)
+        f0 = model.force(point, p)
         args = (self.theta, model, point, f0, h, p, new_mode)
         x0 = jnp.concatenate([point.v + h * memory.a, jnp.zeros(n if self.projection else 0)])
-        push = h * jnp.max(jnp.abs(model.system.solver(point.q, p)(f0)))
-        noise = (
-            NOISE * (jnp.max(jnp.abs(point.v)) + jnp.max(jnp.abs(point.q)) / h) + TOLERANCE * push
-        )
-        x, effort = newton(lambda x, args: x - _solved(x, *args)[0], x0, args, noise)
+        one = model.system.weights(point.q, p)
+        weights = jnp.concatenate([jnp.broadcast_to(one, (n,))] * (2 if self.projection else 1))
+        size = lambda x: jnp.max(jnp.abs(one * x))
+        q, v = size(model.system.as_motion(point.q, p)), size(point.v)
+        push = h * size(model.system.solver(point.q, p)(f0))
+        noise = NOISE * (v + q / h) + self.newton.tolerance * push
+        residual = lambda x, args: x - _solved(x, *args)[0]
+        x, effort = self.newton.solve(residual, x0, args, noise, weights)
         _, jump, end, free, found = _solved(x, *args)
-        return Step(end, MoreauMemory((end.v - point.v) / h, jump.Lam / h, effort), found, free)
+        return Step(end, Memory((end.v - point.v) / h, jump.Lam / h, effort), found, free)
 
 
 def _solved(x, theta, model, point: Point, f0, h, p, new_mode):
@@ -85,14 +83,14 @@ def _solved(x, theta, model, point: Point, f0, h, p, new_mode):
     dx = h * (theta * v + (1 - theta) * point.v + (u if u.shape[0] else 0.0))  # (2)
     system = model.system
     middle = system.moved(point.q, theta * dx, p)
-    end = Point(point.t + h, system.moved(point.q, dx, p), v, point.mode, point.held)
-    f1 = system.forces(end.q, v, end.t, p, point.mode)
+    end = point.replace(t=point.t + h, q=system.moved(point.q, dx, p), v=v)
+    f1 = model.force(end, p)
     free = point.v + h * system.solver(middle, p)(theta * f1 + (1 - theta) * f0)  # (4)
     end = end if new_mode is None else new_mode.enter(end)
     here = SaddlePoint(model, end, p)
-    found = None if new_mode is None else new_mode.impulse(model, point, here, free, p)
+    found = None if new_mode is None else new_mode.ask_law(model, point, here, free, p)
     jump = projected(here, free) if found is None else found.jump  # (1)
-    end = eqx.tree_at(lambda y: y.v, end, jump.v_after)
+    end = end.replace(v=jump.v_after)
     if not u.shape[0]:
         return jump.v_after, jump, end, free, found
     x = jnp.concatenate(

@@ -34,9 +34,8 @@ import jax.numpy as jnp
 from nsdyn.errors import ProblemError
 from nsdyn.integrators._alpha import AlphaStep, alpha, begin, radius
 from nsdyn.integrators._time_stepping import AbstractTimeStepping, NewMode, Step, projected
-from nsdyn.mechanics.model import Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
-from nsdyn.numerics.newton import newton
+from nsdyn.numerics.newton import Newton
 
 VARIANTS = ("three-level", "velocity", "decoupled")
 
@@ -46,6 +45,7 @@ class NSGA(AbstractTimeStepping):
     variant: Literal["three-level", "velocity", "decoupled"] = eqx.field(
         static=True, default="three-level"
     )
+    newton: Newton = eqx.field(default_factory=Newton)
 
     def __check_init__(self):
         if self.variant not in VARIANTS:
@@ -57,15 +57,17 @@ class NSGA(AbstractTimeStepping):
         return point, begin(model, point, p, alpha(self.rho_inf), shift=self.variant == "decoupled")
 
     def advance(self, model, point, memory, h, p, new_mode: NewMode | None = None) -> Step:
-        move = AlphaStep.of(alpha(self.rho_inf), point, memory, h)
+        move = AlphaStep.of(alpha(self.rho_inf), model, point, memory, h)
         args = (model, point, move, p, new_mode)
         n = point.v.shape[0]
-        corrected = (
-            self.variant != "decoupled" or new_mode is not None
-        )  # else g(q_0 + dx) = 0, so U = 0
+        # Otherwise g(q_0 + dx) = 0, so U = 0.
+        corrected = self.variant != "decoupled" or new_mode is not None
         x0 = jnp.concatenate([memory.a, jnp.zeros(n if corrected else 0)])
         residual = lambda x, args: x - self._solved(x, *args)[0]
-        x, effort = newton(residual, x0, args, move.noise(model, point, p))
+        one = model.system.weights(point.q, p)
+        noise = move.noise(model, point, one, self.newton.tolerance, p)
+        weights = jnp.concatenate([jnp.broadcast_to(one, (n,))] * (2 if corrected else 1))
+        x, effort = self.newton.solve(residual, x0, args, noise, weights)
         _, lam, jump, end, found = self._solved(x, *args)
         free = move.velocity(x[:n])
         return Step(end, move.memory(x[:n], lam + jump.Lam / move.h, effort), found, free)
@@ -77,15 +79,14 @@ class NSGA(AbstractTimeStepping):
         dv, u = x[:n], x[n:]
         free = move.velocity(dv)
         U = move.c.beta * move.h**2 * u if u.shape[0] else 0.0
-        at = lambda dx: Point(
-            point.t + move.h, model.system.moved(point.q, dx, p), free, point.mode, point.held
-        )
+        moved = lambda dx: model.system.moved(point.q, dx, p)
+        at = lambda dx: point.replace(t=point.t + move.h, q=moved(dx), v=free)
         old = at(move.increment(dv) + U)
         end = old if new_mode is None else new_mode.enter(old)
         here = SaddlePoint(model, end, p)
-        found = None if new_mode is None else new_mode.impulse(model, point, here, free, p)
+        found = None if new_mode is None else new_mode.ask_law(model, point, here, free, p)
         jump = projected(here, free) if found is None else found.jump  # (2)
-        end = eqx.tree_at(lambda y: y.v, end, jump.v_after)
+        end = end.replace(v=jump.v_after)
         if self.variant == "three-level":
             a, lam = here.solve(here.f(end.v), -here.gamma(end.v))  # (3)
         elif self.variant == "velocity":

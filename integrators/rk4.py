@@ -51,7 +51,7 @@ class RK4(AbstractSmoothMethod):
 
     def _at(self, model, point, p, dependent):
         slope = self._slope(model, point, p, dependent)
-        return eqx.tree_at(lambda x: x.v, point, slope.v), slope
+        return point.replace(v=slope.v), slope
 
     def step(self, model, point, memory, h, p, finish=None):
         rate = model.system.rate
@@ -65,7 +65,7 @@ class RK4(AbstractSmoothMethod):
             # copy of the model in all.
             q = jnp.where(last, point.q + h * sum_q, point.q + node * h * kq)
             v = jnp.where(last, point.v + h * sum_a, point.v + node * h * ka)
-            at = Point(point.t + node * h, q, v, point.mode, point.held)
+            at = point.replace(t=point.t + node * h, q=q, v=v)
             slope = self._slope(model, at, p, memory.dependent)  # (1)
             k = (rate(at.q, slope.v, p), slope.a)
             return (k, (sum_q + weight * k[0], sum_a + weight * k[1]), (q, v, slope)), None
@@ -73,12 +73,10 @@ class RK4(AbstractSmoothMethod):
         table = (jnp.array(NODES), jnp.array(WEIGHTS), jnp.array(LAST))
         if finish is None and self.formulation != "minimal":
             (_, _, (q, v, slope)), _ = jax.lax.scan(stage, start, table)
-            return Point(point.t + h, q, v, point.mode, point.held), slope
+            return point.replace(t=point.t + h, q=q, v=v), slope
         (_, (sum_q, sum_a), _), _ = jax.lax.scan(
             stage, start, jax.tree.map(lambda x: x[:-1], table)
         )
-        end = Point(
-            point.t + h, point.q + h * sum_q, point.v + h * sum_a, point.mode, point.held
-        )  # (2)
+        end = point.replace(t=point.t + h, q=point.q + h * sum_q, v=point.v + h * sum_a)  # (2)
         end = end if finish is None else finish(end)
         return self._at(model, end, p, self._dependent(model, end, p, memory.dependent))

@@ -5,31 +5,54 @@ import dataclasses
 from collections.abc import Collection
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 
 
-def settings_text(module) -> str:
-    known = lambda x: eqx.is_array(x) and not isinstance(x, jax.core.Tracer)
-    numbers = jax.tree.map(lambda x: np.asarray(x).tolist() if known(x) else x, module)
-    return eqx.tree_pformat(numbers, width=10**6)
+def settings_text(module: Any) -> str:
+    """An object with its settings by name; those of fixed choice only where they are not at their
+    defaults."""
+    parts = []
+    for field in dataclasses.fields(module):
+        value = getattr(module, field.name)
+        text = _text(value)
+        choice = field.metadata.get("static", False) or dataclasses.is_dataclass(value)
+        if not (choice and text == _default_text(field)):
+            parts.append(f"{field.name}={text}")
+    return f"{type(module).__name__}({', '.join(parts)})"
+
+
+def _default_text(field: dataclasses.Field) -> str | None:
+    missing = dataclasses.MISSING
+    if field.default_factory is not missing:
+        return _text(field.default_factory())
+    return None if field.default is missing else _text(field.default)
+
+
+def _text(value: Any) -> str:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return settings_text(value)
+    if isinstance(value, tuple | list):
+        inner = ", ".join(_text(x) for x in value)
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, jax.Array | np.ndarray) and not isinstance(value, jax.core.Tracer):
+        return repr(np.asarray(value).tolist())
+    return value.__name__ if callable(value) and hasattr(value, "__name__") else repr(value)
 
 
 def format_object(module: Any, always: Collection[str] = ()) -> str:
-    """An integrator or a law as one would write it, the reverse of `parse_object`: with the
-    settings that are not at their defaults, and with those of these names ("*": all)."""
+    """An integrator or a law as one would write it: with the settings that are not at their
+    defaults, and with those of these names ("*": all)."""
     parts = []
     for field in dataclasses.fields(module):
-        value, required = getattr(module, field.name), field.default is dataclasses.MISSING
+        value = getattr(module, field.name)
         nested = dataclasses.is_dataclass(value)
-        text = (
-            format_object(value, always)
-            if nested
-            else repr(value.tolist() if hasattr(value, "tolist") else value)
-        )
+        text = format_object(value, always) if nested else _text(value)
+        default = _default_text(field)
+        required = default is None
+        plain = settings_text(value) if nested else text
         if required and nested:
             parts.append(text)
-        elif required or text != repr(field.default) or field.name in always or "*" in always:
+        elif required or plain != default or field.name in always or "*" in always:
             parts.append(f"{field.name}={text}")
     return f"{type(module).__name__}({', '.join(parts)})" if parts else type(module).__name__

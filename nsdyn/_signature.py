@@ -22,6 +22,20 @@ def accepts_positional(function: Callable, count: int) -> bool:
     return True
 
 
+def takes_mode(force: Callable) -> bool:
+    """Whether a force is to be called with the mode as its fifth argument: because it has to be, or
+    because its fifth parameter is called `mode`, whatever its default. A fifth parameter with
+    another name and a default is the author's own."""
+    if not accepts_positional(force, 5):
+        return False
+    if not accepts_positional(force, 4):
+        return True
+    try:
+        return "mode" in list(inspect.signature(force).parameters)[4:5]
+    except ValueError:  # no signature to look at: a plain force
+        return False
+
+
 def require_function(owner: str, name: str, function, count: int, signature: str):
     if not callable(function):
         raise ProblemError(

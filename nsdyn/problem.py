@@ -10,7 +10,9 @@ import numpy as np
 from nsdyn._signature import closed_over_tracer
 from nsdyn.constraints.base import AbstractConstraint
 from nsdyn.errors import ProblemError
+from nsdyn.mechanics.model import Model
 from nsdyn.mechanics.system import System
+from nsdyn.tolerances import Tolerances
 
 
 def as_arrays(tree):
@@ -57,6 +59,12 @@ class Problem(eqx.Module):
                 "be lost. "
                 "Put the value into params and read it from the argument p"
             )
+
+    def model(self, params=None, tolerances: Tolerances | None = None, step=0.0) -> Model:
+        """System and constraints as one `Model`, for states and parameters of these shapes."""
+        p = self.params if params is None else params
+        t = jnp.asarray(np.float64(self.t0))
+        return Model.of(self.system, self.constraint, self.q0, self.v0, t, p, tolerances, step)
 
     def check(self):
         """Verify the problem; returns a report, raises ProblemError or warns where something is

@@ -2,14 +2,7 @@
 show them.
 
 All runs have the same grid; for each law there is a reference, by default event-driven RK4 with a
-smaller step. Over the rows the residuals of the live constraints of the current mode are found at
-three levels,
-
-    |g|,   |G v + g_t|,   |G v' + gamma|   with   v' = M^-1 (f - G^T lam)                        (1)
-
-where lam is the reaction that the scheme reports. What a lock holds is taken from the record of the
-switch; the gap that a scheme without a position level leaves in the very step in which it locks
-does not show in |g|.
+smaller step. Residuals of the constraints are found at three levels (`nsdyn.analysis.residuals`).
 """
 
 import dataclasses
@@ -21,19 +14,18 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from xarray import Dataset
 
 import nsdyn
 from nsdyn._repr import format_object, settings_text
+from nsdyn.analysis.residuals import residuals
 from nsdyn.checks.problem_check import check_start
 from nsdyn.driver.pure_run import MAX_EVENTS, settings
 from nsdyn.driver.single_run import finished, options
 from nsdyn.errors import ProblemError, SimulationError
 from nsdyn.integrators import NSGA, RK4, EventDriven, GeneralizedAlpha, MoreauJean
 from nsdyn.laws.base import AbstractLaw
-from nsdyn.mechanics.model import Model
 from nsdyn.problem import Problem
 from nsdyn.results.solution import Trajectory, plain
 from nsdyn.status import Status
@@ -328,68 +320,13 @@ def _rows(problem: Problem, run: Trajectory) -> dict[str, tuple]:
         "event_t": ("event", run.events.t, {"long_name": "times of the switches"}),
     }
     if len(run.t):
-        *levels, kinetic = residuals(problem, run)
-        found |= {
-            f"residual_{level}": ("row", values)
-            for level, values in zip(LEVELS, levels, strict=True)
-        }
-        found["kinetic"] = ("row", kinetic)
+        levels = residuals(problem, run)._asdict()
+        most = lambda values: np.max(np.abs(values), axis=1, initial=0.0)
+        found |= {f"residual_{level}": ("row", most(levels[level])) for level in LEVELS}
+        found["kinetic"] = ("row", _kinetic(problem, run))
     return {name: value for name, value in found.items() if np.size(value[1])}
 
 
-def residuals(problem: Problem, run: Trajectory) -> tuple[np.ndarray, ...]:
-    """(1) and the kinetic energy over the rows of a run."""
-    model = Model.of(
-        problem.system,
-        problem.constraint,
-        problem.q0,
-        problem.v0,
-        jnp.asarray(run.t0),
-        problem.params,
-    )
-    rows = (
-        *(jnp.asarray(x) for x in (run.t, run.q, run.v, run.lam, run.mode)),
-        _held(model, problem, run),
-    )
-    return tuple(map(np.asarray, _levels(model, problem.params, rows)))
-
-
-@eqx.filter_jit
-def _levels(model: Model, p, rows):
-    system = model.system
-
-    def levels(t, q, v, lam, mode, held):
-        at = (q, v, t, p, mode, held)
-        live = model.live(q, t, p, mode)
-        G = jnp.where(live[:, None], model.jacobian(*at), 0.0)
-        a = system.solver(q, p)(system.forces(q, v, t, p, mode) - G.T @ lam)
-        three = model.rows(q, t, p, mode, held), model.psi(*at), G @ a + model.gamma(*at)  # (1)
-        most = lambda x: jnp.max(jnp.abs(jnp.where(live, x, 0.0)), initial=0.0)
-        return *map(most, three), system.kinetic(q, v, p)
-
-    return jax.vmap(levels)(*rows)
-
-
-def _held(model: Model, problem: Problem, run: Trajectory):
-    """What the constraints hold in each row, from the records of the switches."""
-    events = run.events
-    start = model.start(problem.q0, problem.v0, jnp.asarray(run.t0), problem.params)
-    held = [start.held]
-    for event in events:
-        modes = [
-            model.split_mode(jnp.asarray(mode)) for mode in (event.mode_before, event.mode_after)
-        ]
-        changed = [bool(jnp.any(a != b)) for a, b in zip(*modes, strict=True)]
-        parts = zip(model.parts, changed, held[-1], strict=True)
-        held.append(
-            tuple(c.hold(event.q, event.t, problem.params) if new else old for c, new, old in parts)
-        )
-    stacked = jax.tree.map(lambda *values: jnp.stack([jnp.asarray(x) for x in values]), *held)
-    return jax.tree.map(lambda x: x[passed(run.t, events.t)], stacked)
-
-
-def passed(t: np.ndarray, switches: np.ndarray) -> np.ndarray:
-    """How many switches lie before each row; a row at a switching instant, but for round-off, is
-    one after it."""
-    slack = 1e-9 * np.min(np.diff(t), initial=np.inf) if len(t) > 1 else 0.0
-    return np.searchsorted(switches, t + slack, side="right")
+def _kinetic(problem: Problem, run: Trajectory) -> np.ndarray:
+    kinetic = lambda q, v: problem.system.kinetic(q, v, problem.params)
+    return np.asarray(jax.jit(jax.vmap(kinetic))(run.q, run.v))

@@ -31,7 +31,7 @@ from xarray import Dataset
 import nsdyn
 from nsdyn import laws, problems
 from nsdyn._repr import settings_text
-from nsdyn.mechanics.model import Model
+from nsdyn.analysis.residuals import points_of
 from nsdyn.problems.wheel_over_pothole import ground, outline
 from nsdyn.studies.lib import archive, style
 from nsdyn.studies.lib.schemes import NEWTON, RHO_INF, SCHEMES, table, write
@@ -137,11 +137,9 @@ def _psi() -> float:
 def _variables(problem: nsdyn.Problem, run: nsdyn.Trajectory) -> dict[str, tuple]:
     """Rows on the grid, and beside them the switches."""
     p, events = problem.params, run.events
-    model = Model.of(problem.system, problem.constraint, problem.q0, problem.v0, jnp.zeros(()), p)
-    gradient = jax.jit(
-        jax.vmap(lambda q, v, mode: model.jacobian(q, v, jnp.zeros(()), p, mode, ((),)))
-    )
-    force = -np.einsum("kmn,km->kn", gradient(*map(jnp.asarray, (run.q, run.v, run.mode))), run.lam)
+    model = problem.model(p)
+    gradient = jax.jit(jax.vmap(lambda point: model.jacobian(point, p)))
+    force = -np.einsum("kmn,km->kn", gradient(points_of(problem, run)), run.lam)
     impulse = -np.einsum("kmn,km->kn", events.direction, events.Lam)
     energy = jax.vmap(lambda q, v: problem.system.energy(q, v, p))
     switch_energy = [

@@ -35,8 +35,8 @@ import numpy as np
 import nsdyn
 from nsdyn import laws, problems
 from nsdyn._repr import settings_text
+from nsdyn.analysis.residuals import residuals
 from nsdyn.integrators._alpha import alpha
-from nsdyn.mechanics.model import Model
 from nsdyn.problems.point_on_track import SHAPES
 from nsdyn.studies.lib import archive, switching_figures
 from nsdyn.studies.lib.schemes import NEWTON, RHO_INF, SCHEMES, plain, table, write
@@ -263,22 +263,8 @@ def _runs(name: str, step: float) -> dict[str, tuple]:
 
 def _residuals(problem: nsdyn.Problem, run: nsdyn.Trajectory) -> dict[str, np.ndarray]:
     """The residual of the constraint of the current mode at the three levels, over the rows."""
-    p, system = problem.params, problem.system
-    model = Model.of(system, problem.constraint, problem.q0, problem.v0, jnp.zeros(()), p)
-
-    def levels(q, v, lam, mode):
-        t, held = jnp.zeros(()), ((),)
-        G = model.jacobian(q, v, t, p, mode, held)
-        a = jnp.linalg.solve(system.mass(q, p), system.forces(q, v, t, p, mode) - G.T @ lam)
-        at = (q, v, t, p, mode, held)
-        return (
-            model.rows(q, t, p, mode, held)[0],
-            model.psi(*at)[0],
-            (G @ a + model.gamma(*at))[0],
-        )  # (3)
-
-    values = jax.jit(jax.vmap(levels))(*(jnp.asarray(x) for x in (run.q, run.v, run.lam, run.mode)))
-    return {level: np.asarray(value) for level, value in zip(LEVELS, values, strict=True)}
+    found = residuals(problem, run)._asdict()  # (3)
+    return {level: found[level][:, 0] for level in LEVELS}
 
 
 def _table(data: Path, schemes) -> dict[str, tuple]:

@@ -4,14 +4,12 @@ of the traced program."""
 import math
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from mechanisms import run
 
 import nsdyn
 from nsdyn import integrators, laws, studies
-from nsdyn.mechanics.model import Model
 from nsdyn.problems.overbraiding import overbraiding, ring
 from nsdyn.studies import braiding
 from nsdyn.studies.lib import archive
@@ -35,14 +33,11 @@ def touching(gear, gears=GEARS):
 
 def residuals(problem, out):
     """The largest violation of rows and of their rates on the saved rows."""
-    model = Model.of(
-        problem.system, problem.constraint, problem.q0, problem.v0, jnp.zeros(()), problem.params
-    )
+    model = problem.model()
 
     def both(q, v, t, mode):
-        return model.rows(q, t, problem.params, mode, ((),)), model.psi(
-            q, v, t, problem.params, mode, ((),)
-        )
+        point = nsdyn.Point(t, q, v, mode, ((),))
+        return model.rows(point, problem.params), model.psi(point, problem.params)
 
     return [float(np.abs(x).max()) for x in jax.jit(jax.vmap(both))(out.q, out.v, out.t, out.mode)]
 

@@ -8,8 +8,9 @@ import pytest
 from references import serial_chain as printed
 from references.random_chains import Pin, random_chain, random_state
 
-from nsdyn import chain_dynamics, laws
+from nsdyn import laws
 from nsdyn.errors import ProblemError
+from nsdyn.multibody import chain_dynamics
 from nsdyn.multibody.chain import Chain, centres, links, shift, tip
 from nsdyn.multibody.chain_impulse import inverse_inertias, restitution
 

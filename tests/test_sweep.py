@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import nsdyn
+from nsdyn.driver.grid import Grid
 from nsdyn.integrators import RK4, EventDriven
 
 module = sys.modules["nsdyn.driver.batch_run"]  # nsdyn.sweep is the function
@@ -57,7 +58,7 @@ def batch(size=SIZE):
 
 def run(size=SIZE, trajectories=2, **changes):
     """A sweep in chunks of `trajectories`, two at a time: memory for no more."""
-    grid = nsdyn.march.Grid(0.0, T_END, STEP, 1)
+    grid = Grid(0.0, T_END, STEP, 1)
     each = module.WORK * module._bytes(PROBLEM, grid, MAX_EVENTS)
     arguments = {
         "step": STEP,
@@ -210,7 +211,7 @@ def test_layout():
 
 
 def test_the_size_of_results_is_foreseen(result):
-    grid = nsdyn.march.Grid(0.0, T_END, STEP, 1)
+    grid = Grid(0.0, T_END, STEP, 1)
     arrays = [
         result.q,
         result.v,

@@ -18,7 +18,7 @@ from nsdyn.driver.grid import Grid
 from nsdyn.driver.pure_run import Events, Rollout
 from nsdyn.integrators import RK4, EventDriven
 from nsdyn.numerics.newton import Effort
-from nsdyn.results.plot import _with_jumps
+from nsdyn.results.plot import with_jumps
 from nsdyn.results.solution import EventTable, Trajectory, plain
 from nsdyn.stepping.log import Record
 
@@ -306,7 +306,7 @@ def test_plot(run, tmp_path):
 def test_jumps_are_drawn_in_order():
     t, x = np.array([0.0, 1.0, 2.0]), np.array([[0.0], [12.0], [20.0]])
     when = np.array([1.0, 1.0, 1.5])
-    times, values = _with_jumps(
+    times, values = with_jumps(
         t, x, when, np.array([[1.0], [11.0], [13.0]]), np.array([[11.0], [12.0], [14.0]])
     )
     assert times.tolist() == [0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.5, 1.5, 2.0]

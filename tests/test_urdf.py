@@ -9,9 +9,10 @@ import pinocchio
 import pytest
 from mechanisms import run
 
-from nsdyn import chain_dynamics, laws, problems
+from nsdyn import laws, problems
 from nsdyn.errors import ProblemError
 from nsdyn.integrators import RK4, EventDriven
+from nsdyn.multibody import chain_dynamics
 from nsdyn.multibody.chain import tip
 from nsdyn.problems.urdf import read
 

@@ -29,7 +29,6 @@ from nsdyn.analysis import transition
 from nsdyn.analysis.transition import REGULAR, SINGULAR, TransitionReport
 from nsdyn.errors import ProblemError
 from nsdyn.laws.non_ideal import NonIdeal
-from nsdyn.mechanics.model import Model, Point
 from nsdyn.problem import Problem, as_arrays
 
 RADIUS = 1e-3  # r of (1), for coordinates of size 1
@@ -117,7 +116,8 @@ def is_singular(problem: Problem, event: Any) -> bool:
     """Whether the rank of the constraints after an event drops there."""
     q, t = jnp.asarray(event.q), jnp.asarray(event.t, float)
     v, mode, p = jnp.asarray(event.v_after), jnp.asarray(event.mode_after), problem.params
-    live = np.asarray(_point(problem, p, q, v, t, mode)[0].live(q, t, p, mode))
+    model = problem.model(p)
+    live = np.asarray(model.live(model.point_at(t, q, v, mode, p), p))
     return rank_drops(problem, p, q, v, t, mode, live)
 
 
@@ -126,25 +126,22 @@ def event_title(problem: Problem, event) -> str:
     return f"{problem.name} at t = {event.t:.9g}, mode {' -> '.join(map(str, modes))}"
 
 
-def _point(problem: Problem, p, q, v, t, mode) -> tuple[Model, Point]:
-    model = Model.of(problem.system, problem.constraint, q, v, t, p)
-    return model, Point(t, q, v, mode, tuple(part.hold(q, t, p) for part in model.parts))
-
-
 @eqx.filter_jit
 def _matrices(problem: Problem, p, q, v, t, modes):
     """M, G before and after, live rows before and after."""
-    points = [_point(problem, p, q, v, t, mode) for mode in modes]
-    G = [model.jacobian(q, v, t, p, point.mode, point.held) for model, point in points]
-    live = [model.live(q, t, p, point.mode) for model, point in points]
+    model = problem.model(p)
+    points = [model.point_at(t, q, v, mode, p) for mode in modes]
+    G = [model.jacobian(point, p) for point in points]
+    live = [model.live(point, p) for point in points]
     return problem.system.mass(q, p), jnp.stack(G), jnp.stack(live)
 
 
 @eqx.filter_jit
 def _residual(problem: Problem, p, q0, q, v, t, mode):
     """g and G at q, of constraints that hold what they hold at q0."""
-    model, point = _point(problem, p, q0, v, t, mode)
-    return model.rows(q, t, p, mode, point.held), model.jacobian(q, v, t, p, mode, point.held)
+    model = problem.model(p)
+    point = model.point_at(t, q0, v, mode, p).replace(q=q)
+    return model.rows(point, p), model.jacobian(point, p)
 
 
 def rank_drops(problem: Problem, p, q, v, t, mode, live) -> bool:

@@ -14,7 +14,6 @@ import equinox as eqx
 import numpy as np
 
 from nsdyn.errors import SingularTransitionWarning
-from nsdyn.mechanics.model import Model
 from nsdyn.problem import Problem
 from nsdyn.results.solution import EventTable
 
@@ -33,9 +32,8 @@ def warn_if_singular(
     `place(k)` its trajectory."""
     if not problem.constraint or not len(events):
         return
-    q, v, t = problem.q0, problem.v0, np.float64(problem.t0)
-    model = Model.of(problem.system, problem.constraint, q, v, t, problem.params)
-    if not model.may_depend:
+    model = problem.model()
+    if model.rows_independent:
         return
     ranks, looked_at = _directions(events.direction), 0
     for k in np.flatnonzero(ranks < events.direction.shape[1])[:SUSPECTED]:
@@ -45,18 +43,22 @@ def warn_if_singular(
             if own is None
             else eqx.tree_at(lambda x: x.params, problem, own(k), is_leaf=lambda x: x is None)
         )
-        live = np.sum(
-            _live(model, event.q, np.float64(event.t), mine.params, np.asarray(event.mode_after))
-        )
+        live = np.sum(_live(model, event, mine.params))
         if ranks[k] < live and looked_at < LOOKED_AT:
             looked_at += 1
             if _singular(mine, event, place(k) if place else ""):
                 return
 
 
+def _live(model, event, p):
+    """Which rows are live after an event."""
+    t, mode = np.float64(event.t), np.asarray(event.mode_after)
+    return _mask(model, t, event.q, event.v_after, mode, p)
+
+
 @eqx.filter_jit
-def _live(model, q, t, p, mode):
-    return model.live(q, t, p, mode)
+def _mask(model, t, q, v, mode, p):
+    return model.live(model.point_at(t, q, v, mode, p), p)
 
 
 def _directions(direction: np.ndarray) -> np.ndarray:

@@ -45,7 +45,8 @@ class Guards(NamedTuple):
 def _guards(model: Model, q, v, lam, t, p, mode, held) -> Guards:
     guards = lambda q, v, lam, t: model.guards(Point(t, q, v, mode, held), lam, p)
     dq, dv, dlam, dt = jax.jacfwd(guards, argnums=(0, 1, 2, 3))(q, v, lam, t)
-    return Guards(guards(q, v, lam, t), dq, dv, dlam, dt, model.gamma(q, v, t, p, mode, held))
+    gamma = model.gamma(Point(t, q, v, mode, held), p)
+    return Guards(guards(q, v, lam, t), dq, dv, dlam, dt, gamma)
 
 
 def _evaluate(search: Search, x: Place, lam=None) -> Guards:

@@ -27,9 +27,9 @@ from nsdyn.checks.start import (
     sample,
 )
 from nsdyn.checks.switching import Search, switching_conditions
-from nsdyn.constraints.contact import TOUCHING, Contact
+from nsdyn.constraints.contact import Contact
 from nsdyn.constraints.fixed import Nonholonomic
-from nsdyn.constraints.switching import ON_SURFACE, Switching
+from nsdyn.constraints.switching import Switching
 from nsdyn.errors import ProblemError
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.problem import Problem
@@ -123,7 +123,7 @@ def _names(model: Model, point: Point, p) -> list[str]:
 
 def _one_mode(report, z, mode: int):
     finite("Switching(switches=...)", z, " at q0")
-    above = np.flatnonzero(z > ON_SURFACE * max(1.0, np.max(np.abs(z))))
+    above = np.flatnonzero(z > 1e-9 * max(1.0, np.max(np.abs(z))))
     found = f"z = {as_list(z, 4)} at q0"
     if len(above) > 1:
         raise ProblemError(
@@ -144,7 +144,7 @@ def _gaps(report, part: Contact, gap):
     name = label(part.gap)
     finite("Contact(gap=...)", gap, " at q0")
     i = int(np.argmin(gap))
-    if gap[i] < -TOUCHING:
+    if gap[i] < -1e-9:
         raise ProblemError(
             f"Contact(gap={name}): expected gaps >= 0 at q0, found {name}[{i}] = {gap[i]:.6g}: the "
             "start penetrates by "

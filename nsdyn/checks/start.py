@@ -72,26 +72,27 @@ def begin(model: Model, q, v, t, p) -> tuple[Point, list]:
 @eqx.filter_jit
 def _sample(model: Model, q, v, t, p, mode, held) -> Sample:
     system = model.system
+    point = Point(t, q, v, mode, held)
     B = (
         jnp.eye(v.shape[0])
         if system.kinematics is None
         else jax.jacfwd(lambda v: system.rate(q, v, p))(v)
     )
-    g, G, gt = _rows(model, q, v, t, p, mode, held, B)
+    g, G, gt = _rows(model, point, p, B)
     switching = [part for part in model.parts if isinstance(part, Switching)]
     z, Z = _with_slope(
         lambda q: jnp.concatenate([part.z(q, p) for part in switching] or [jnp.zeros(0)]), q
     )
     return Sample(
         M=system.mass(q, p),
-        f=system.forces(q, v, t, p, mode),
+        f=model.force(point, p),
         B=B,
         g=g,
         G=G,
         gt=gt,
         psi=G @ v + gt,
-        live=model.live(q, t, p, mode),
-        guards=model.guards(Point(t, q, v, mode, held), jnp.zeros(model.m), p),
+        live=model.live(point, p),
+        guards=model.guards(point, jnp.zeros(model.m), p),
         z=z,
         Z=Z @ B,
         V=jnp.zeros(()) if system.potential is None else system.potential(q, p),
@@ -100,13 +101,14 @@ def _sample(model: Model, q, v, t, p, mode, held) -> Sample:
     )
 
 
-def _rows(model, q, v, t, p, mode, held, B):
+def _rows(model, point, p, B):
     """g, G and g_t; in one sweep where all rows have a position level."""
     if all(part.positional for part in model.parts):
-        g, slope = _with_slope(lambda x: model.rows(x[:-1], x[-1], p, mode, held), jnp.append(q, t))
+        rows = lambda x: model.rows(point.replace(q=x[:-1], t=x[-1]), p)
+        g, slope = _with_slope(rows, jnp.append(point.q, point.t))
         return g, slope[:, :-1] @ B, slope[:, -1]
-    psi, G = _with_slope(lambda v: model.psi(q, v, t, p, mode, held), v)
-    return model.rows(q, t, p, mode, held), G, psi - G @ v
+    psi, G = _with_slope(lambda v: model.psi(point.replace(v=v), p), point.v)
+    return model.rows(point, p), G, psi - G @ point.v
 
 
 def _with_slope(function, x):
@@ -238,7 +240,7 @@ def rows_at_start(report, model: Model, point: Point, p, s: Sample, names):
     live = np.flatnonzero(
         s.live & ~np.asarray(contact, bool)
     )  # contacts are closed within a tolerance
-    position = live[model.positional()[live]]
+    position = live[model.positional[live]]
     _hold(report, "q0", s.g, position, model, point, p, s, names)
     _hold(report, "v0", s.psi, live, model, point, p, s, names)
     null = left_null(s.G[live], s.M)
@@ -263,7 +265,7 @@ def rows_at_start(report, model: Model, point: Point, p, s: Sample, names):
 
 @eqx.filter_jit
 def _gamma(model: Model, point: Point, p):
-    return model.gamma(point.q, point.v, point.t, p, point.mode, point.held)
+    return model.gamma(point, p)
 
 
 def _keep_together(model, point, p, s: Sample, live, null, names):

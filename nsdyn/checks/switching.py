@@ -30,7 +30,6 @@ from nsdyn.constraints.mode_rows import Lock
 from nsdyn.constraints.switching import Switching
 from nsdyn.errors import ProblemError
 from nsdyn.mechanics.model import Model, Point
-from nsdyn.stepping.mode_change import MEET
 
 TANGENT = 1e-6
 STEPS = 250
@@ -82,7 +81,7 @@ class Search:
     def root(self, x: Place, guard) -> Place | None:
         """The point near x where rows and guard vanish; guard(x, s) gives its value and its
         gradient over (v, 1)."""
-        held = self.model.positional()
+        held = self.model.positional
 
         def evaluate(q, t):
             y = x._replace(q=q, t=t)
@@ -230,7 +229,7 @@ def _partners(search: Search, k, i, x: Place):
     """The modes that satisfy (1) at x, the fastest first, and a word on the nearest miss."""
     part, first = search.parts[k], search.first[k]
     s = search.sample(x)
-    size = MEET * max(1.0, np.max(np.abs(x.q)))
+    size = 1e-6 * max(1.0, np.max(np.abs(x.q)))
     z, Z = (y[first : first + len(part.mode_rows.modes)] for y in (s.z, s.Z))
     row = sum(search.model.row_counts[:k])
     mine = slice(row, row + search.model.row_counts[k])

@@ -15,8 +15,35 @@ from abc import abstractmethod
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 NO_MODE = -1  # what `after` answers when no mode can be entered
+
+
+class Scale(eqx.Module):
+    """What is small for functions of q at a point, whatever their units (`nsdyn.tolerances`).
+
+    length: how far each coordinate is from zero as the whole mechanism is large.
+    push: how much of its rate each coordinate gains from the forces in one step.
+    """
+
+    length: Float[Array, " nq"]
+    push: Float[Array, " nq"]
+    touch: Float[Array, ""]
+    rest: Float[Array, ""]
+
+    @staticmethod
+    def blank(q) -> "Scale":
+        zero = jnp.zeros(())
+        return Scale(length=jnp.zeros_like(q), push=jnp.zeros_like(q), touch=zero, rest=zero)
+
+    def near_zero(self, slope: Float[Array, "k nq"]) -> Float[Array, " k"]:
+        """Values of functions with these slopes that count as zero."""
+        return self.touch * (jnp.abs(slope) @ self.length)
+
+    def at_rest(self, slope: Float[Array, "k nq"]) -> Float[Array, " k"]:
+        """Their rates that count as zero."""
+        return self.rest * (jnp.abs(slope) @ self.push)
 
 
 class AbstractConstraint(eqx.Module):
@@ -38,6 +65,16 @@ class AbstractConstraint(eqx.Module):
         """Whether the velocity after an impact decides the mode (`settle`)."""
         return False
 
+    @property
+    def rows_independent(self) -> bool:
+        """Whether the rows can never depend on each other, or vanish; False where nobody knows."""
+        return False
+
+    @property
+    def guards_use_lam(self) -> bool:
+        """Whether a guard reads the multipliers. True is always safe; False saves time."""
+        return True
+
     @abstractmethod
     def rows(self, q, t, p, mode, held):
         """The position-level residual g, shape (m,)."""
@@ -51,18 +88,25 @@ class AbstractConstraint(eqx.Module):
         """Which rows hold in this mode, shape (m,); None: all of them."""
         return None
 
-    def start(self, q, qdot, t, p):
+    def start(self, q, qdot, t, p, scale: Scale):
         """The mode at the beginning of a run."""
         return jnp.zeros((), int)
 
     def guards(self, q, v, lam, t, p, mode, held):
         return jnp.zeros(0)
 
-    def after(self, fired, q, qdot, v, t, p, mode):
+    def after(self, fired, q, qdot, v, t, p, mode, scale: Scale):
+        """The mode after these guards fired."""
         return mode
 
-    def mode_after_impact(self, rate, mode_before, mode):
-        """The mode after an impact, from the rates G v+ + g_t of the rows."""
+    def persists(self, q, t, p, mode_before, mode_after):
+        """Which rows of the mode after were live before as the same rows, shape (m,). None: not
+        declared; rows at the same place with the same gradient are then taken for the same."""
+        return None
+
+    def mode_after_impact(self, rate, rest_speed, mode):
+        """The mode after an impact, from the rates G v+ + g_t of the rows and the speeds below
+        which they count as at rest."""
         return mode
 
     def hold(self, q, t, p):

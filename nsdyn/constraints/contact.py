@@ -18,22 +18,28 @@ from nsdyn._signature import label, require_function
 from nsdyn.constraints.base import AbstractConstraint
 from nsdyn.errors import ProblemError
 
-TOUCHING = 1e-9
-
 
 class Contact(AbstractConstraint):
-    """gap(q, t, p) -> scalar or (m,): distances, positive where open; a contact that leaves an
-    impact with a gap rate of at most `rest_speed` stays closed. Velocities at impacts come from the
-    law of the run: Restitution(e), or a plastic one."""
+    """One-sided distances that close with the impact law of the run, rest, and open again.
+
+    gap: gap(q, t, p) -> scalar or (m,): distances, positive where open.
+    rest_speed: a contact that leaves an impact with a gap rate of at most this speed stays closed.
+        None (the default) derives it from the motion: a part, `Tolerances.rest`, of the speed that
+        the forces would take away within one step, so that a hop of less than a fifth of a step
+        is not followed any more.
+
+    Velocities at impacts come from the law of the run: Restitution(e), or a plastic one.
+    """
 
     gap: Callable = eqx.field(static=True)
     rest_speed: Any
 
-    def __init__(self, gap, rest_speed=1e-3):
+    def __init__(self, gap, rest_speed=None):
         require_function("Contact", "gap", gap, 3, "gap(q, t, p) -> (m,)")
         self.gap = gap
-        self.rest_speed = jnp.asarray(rest_speed, float)
-        if not isinstance(self.rest_speed, jax.core.Tracer) and not self.rest_speed >= 0:
+        self.rest_speed = None if rest_speed is None else jnp.asarray(rest_speed, float)
+        known = rest_speed is not None and not isinstance(self.rest_speed, jax.core.Tracer)
+        if known and not self.rest_speed >= 0:
             raise ProblemError(
                 f"Contact(rest_speed=...): expected a number >= 0, found {rest_speed!r}"
             )
@@ -42,10 +48,12 @@ class Contact(AbstractConstraint):
     def mode_depends_on_impact(self):
         return True
 
-    def start(self, q, qdot, t, p):
+    def start(self, q, qdot, t, p, scale):
         gap = lambda q, t: jnp.ravel(self.gap(q, t, p))
         g, dg = jax.jvp(gap, (q, t), (qdot, jnp.ones_like(t)))
-        closed = (jnp.abs(g) <= TOUCHING) & (jnp.abs(dg) <= self.rest_speed)
+        slope = jax.lax.stop_gradient(jax.jacfwd(gap)(q, t))
+        touches = jnp.abs(g) <= scale.near_zero(slope)
+        closed = touches & (jnp.abs(dg) <= self._rest_speed(scale.at_rest(slope)))
         return self._shaped(closed.astype(int))
 
     def _shaped(self, mode):
@@ -60,12 +68,18 @@ class Contact(AbstractConstraint):
     def guards(self, q, v, lam, t, p, mode, held):
         return jnp.where(jnp.ravel(mode) == 1, -lam, jnp.ravel(self.gap(q, t, p)))
 
-    def after(self, fired, q, qdot, v, t, p, mode):
+    def after(self, fired, q, qdot, v, t, p, mode, scale):
         flat = jnp.ravel(mode)
         return self._shaped(jnp.where(fired, 1 - flat, flat))  # (1), (3)
 
-    def mode_after_impact(self, rate, mode_before, mode):
-        bounced = (jnp.ravel(mode) == 1) & (rate > self.rest_speed)
+    def persists(self, q, t, p, mode_before, mode_after):
+        return (jnp.ravel(mode_before) == 1) & (jnp.ravel(mode_after) == 1)
+
+    def _rest_speed(self, from_motion):
+        return from_motion if self.rest_speed is None else self.rest_speed
+
+    def mode_after_impact(self, rate, rest_speed, mode):
+        bounced = (jnp.ravel(mode) == 1) & (rate > self._rest_speed(rest_speed))
         return self._shaped(jnp.where(bounced, 0, jnp.ravel(mode)))  # (2)
 
     @property

@@ -17,8 +17,15 @@ class Fixed(AbstractConstraint):
     def __check_init__(self):
         require_function("Fixed", "g", self.g, 3, "g(q, t, p) -> (m,)")
 
+    @property
+    def guards_use_lam(self):
+        return False
+
     def rows(self, q, t, p, mode, held):
         return jnp.ravel(self.g(q, t, p))
+
+    def persists(self, q, t, p, mode_before, mode_after):
+        return jnp.ones(jnp.size(self.rows(q, t, p, mode_after, ())), bool)
 
     @property
     def title(self):
@@ -35,6 +42,10 @@ class Nonholonomic(AbstractConstraint):
 
     @property
     def positional(self):
+        return False
+
+    @property
+    def guards_use_lam(self):
         return False
 
     def rows(self, q, t, p, mode, held):

@@ -153,6 +153,20 @@ class ModeRows(eqx.Module):
     def live(self, q, t, p, mode):
         return jnp.asarray(self.table(q, t, p))[mode]
 
+    def persists(self, q, t, p, before, after):
+        """Which rows of the mode `after` belong to items that are in the mode `before` too. A lock
+        that stays is held anew at each mode change, but where it was: the same row."""
+        sizes, _, union = self._layout(q, t, p)
+        live = self.table(q, t, p)
+        if union:
+            return jnp.asarray(live)[before] & jnp.asarray(live)[after]
+        known = np.zeros((len(self.modes), *live.shape), bool)
+        for i, old in enumerate(self.modes):
+            for j, new in enumerate(self.modes):
+                same = [item in old for item in new for _ in range(sizes[item])]
+                known[i, j, : len(same)] = same
+        return jnp.asarray(known)[before, after]
+
     def names(self, q, t, p, mode) -> list[str]:
         sizes, largest, union = self._layout(q, t, p)
         items = self.items if union else self.modes[int(mode)]

@@ -16,6 +16,8 @@ from nsdyn.constraints.base import AbstractConstraint
 from nsdyn.constraints.mode_rows import ModeRows, flatten
 from nsdyn.errors import ProblemError
 
+SAME_TIME = 1e-12  # relative difference of times that are one instant
+
 
 class Scheduled(AbstractConstraint):
     """Stage k of `stages` (None, a function g(q, t, p) -> scalar or (m,), lock(...), or a tuple of
@@ -39,10 +41,18 @@ class Scheduled(AbstractConstraint):
     def drifts(self):
         return not self.mode_rows.linear
 
+    @property
+    def rows_independent(self):
+        return self.mode_rows.linear
+
+    @property
+    def guards_use_lam(self):
+        return False
+
     def switch_times(self, p):
         return self.times if self.times_of is None else jnp.asarray(self.times_of(p), float)
 
-    def start(self, q, qdot, t, p):
+    def start(self, q, qdot, t, p, scale):
         return jnp.sum(self.switch_times(p) < t)
 
     def rows(self, q, t, p, mode, held):
@@ -50,6 +60,9 @@ class Scheduled(AbstractConstraint):
 
     def live(self, q, t, p, mode):
         return self.mode_rows.live(q, t, p, mode)
+
+    def persists(self, q, t, p, mode_before, mode_after):
+        return self.mode_rows.persists(q, t, p, mode_before, mode_after)
 
     def hold(self, q, t, p):
         return self.mode_rows.hold(q, t, p)
@@ -61,9 +74,10 @@ class Scheduled(AbstractConstraint):
             return jnp.zeros(0)
         return jnp.where(mode <= last, times[jnp.minimum(mode, last)] - t, 1.0)[None]
 
-    def after(self, fired, q, qdot, v, t, p, mode):
+    def after(self, fired, q, qdot, v, t, p, mode, scale):
         # Stages that begin at the same instant are entered together.
-        begun = jnp.sum(self.switch_times(p) <= t + 1e-12 * jnp.maximum(1.0, jnp.abs(t)))
+        times = self.switch_times(p)
+        begun = jnp.sum(times <= t + SAME_TIME * jnp.maximum(jnp.abs(t), jnp.abs(times)))
         return jnp.maximum(mode + 1, begun).astype(mode.dtype)
 
     def row_names(self, q, t, p, mode, m):

@@ -22,11 +22,9 @@ import jax
 import jax.numpy as jnp
 
 from nsdyn._signature import require_function
-from nsdyn.constraints.base import NO_MODE, AbstractConstraint
+from nsdyn.constraints.base import NO_MODE, AbstractConstraint, Scale
 from nsdyn.constraints.mode_rows import ModeRows, flatten
 from nsdyn.errors import ProblemError
-
-ON_SURFACE = 1e-9
 
 
 class Switching(AbstractConstraint):
@@ -66,6 +64,14 @@ class Switching(AbstractConstraint):
     def drifts(self):
         return not self.mode_rows.linear
 
+    @property
+    def rows_independent(self):
+        return self.mode_rows.linear
+
+    @property
+    def guards_use_lam(self):
+        return False
+
     def z(self, q, p):
         """All switching functions, positive in their own mode, shape (modes,)."""
         if len(self.switches) == 1:
@@ -90,13 +96,15 @@ class Switching(AbstractConstraint):
         others = jnp.stack([jnp.prod(jnp.delete(1.0 - s, i)) for i in range(s.shape[0])])
         return jnp.sum((others * s)[:, None] * g, axis=0)  # (2)
 
-    def start(self, q, qdot, t, p):
-        return self._entered(q, qdot, p, jnp.full((), NO_MODE), ON_SURFACE)
+    def start(self, q, qdot, t, p, scale):
+        return self._entered(q, qdot, p, jnp.full((), NO_MODE), scale)
 
-    def _entered(self, q, qdot, p, leaving, tolerance):
+    def _entered(self, q, qdot, p, leaving, scale: Scale):
         """The mode that the motion is in just after now; NO_MODE if there is none."""
-        z, dz = jax.jvp(lambda q: self.z(q, p), (q,), (qdot,))
-        surface = jnp.abs(z) <= tolerance * jnp.maximum(1.0, jnp.max(jnp.abs(z)))
+        z = self.z(q, p)
+        Z = jax.jacfwd(lambda q: self.z(q, p))(q)
+        dz = Z @ qdot
+        surface = jnp.abs(z) <= scale.near_zero(jax.lax.stop_gradient(Z))
         score = jnp.where(surface, dz, jnp.where(z > 0, jnp.inf, -jnp.inf))
         score = jnp.where(jnp.arange(z.shape[0]) == leaving, -jnp.inf, score)
         allowed = (score > 0) | (surface & (score >= 0) & (leaving == NO_MODE))
@@ -108,6 +116,10 @@ class Switching(AbstractConstraint):
 
     def live(self, q, t, p, mode):
         return self.mode_rows.live(q, t, p, jnp.maximum(mode, 0))
+
+    def persists(self, q, t, p, mode_before, mode_after):
+        before, after = jnp.maximum(mode_before, 0), jnp.maximum(mode_after, 0)
+        return self.mode_rows.persists(q, t, p, before, after)
 
     def hold(self, q, t, p):
         return self.mode_rows.hold(q, t, p)
@@ -121,8 +133,8 @@ class Switching(AbstractConstraint):
             own = jax.lax.switch(mode, [branch(z) for z in self.switches], q, p)
         return jnp.where(jnp.asarray(self.latch)[mode], 1.0, own)[None]
 
-    def after(self, fired, q, qdot, v, t, p, mode):
-        return self._entered(q, qdot, p, mode, ON_SURFACE).astype(mode.dtype)
+    def after(self, fired, q, qdot, v, t, p, mode, scale):
+        return self._entered(q, qdot, p, mode, scale).astype(mode.dtype)
 
     def row_names(self, q, t, p, mode, m):
         return self.mode_rows.names(q, t, p, mode)

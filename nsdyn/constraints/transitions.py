@@ -35,9 +35,21 @@ class Transitions(AbstractConstraint):
     after_of: Callable = eqx.field(static=True)
     live_of: Callable | None = eqx.field(static=True)
     hold_of: Callable | None = eqx.field(static=True)
+    persists_of: Callable | None = eqx.field(static=True)
+    guards_read_lam: bool = eqx.field(static=True)
     mode0: Any
 
-    def __init__(self, rows, guards, after, live=None, hold=None, mode0=0):
+    def __init__(
+        self,
+        rows,
+        guards,
+        after,
+        live=None,
+        hold=None,
+        mode0=0,
+        persists=None,
+        guards_use_lam=True,
+    ):
         require_function("Transitions", "rows", rows, 5, "rows(q, t, p, mode, held) -> (m,)")
         require_function(
             "Transitions", "guards", guards, 7, "guards(q, v, lam, t, p, mode, held) -> (k,)"
@@ -47,8 +59,13 @@ class Transitions(AbstractConstraint):
             require_function("Transitions", "live", live, 2, "live(mode, p) -> (m,) bool")
         if hold is not None:
             require_function("Transitions", "hold", hold, 3, "hold(q, t, p) -> pytree")
+        if persists is not None:
+            signature = "persists(mode_before, mode_after, p) -> (m,) bool"
+            require_function("Transitions", "persists", persists, 3, signature)
         self.rows_of, self.guards_of, self.after_of = rows, guards, after
         self.live_of, self.hold_of = live, hold
+        self.persists_of = persists
+        self.guards_read_lam = bool(guards_use_lam)
         self.mode0 = jnp.asarray(mode0, int)
         if not isinstance(self.mode0, jax.core.Tracer) and np.any(np.asarray(self.mode0) < 0):
             found = np.asarray(self.mode0).tolist()
@@ -57,7 +74,7 @@ class Transitions(AbstractConstraint):
                 f"{found}"
             )
 
-    def start(self, q, qdot, t, p):
+    def start(self, q, qdot, t, p, scale):
         return self.mode0
 
     def rows(self, q, t, p, mode, held):
@@ -66,11 +83,20 @@ class Transitions(AbstractConstraint):
     def guards(self, q, v, lam, t, p, mode, held):
         return jnp.ravel(self.guards_of(q, v, lam, t, p, mode, held))
 
-    def after(self, fired, q, qdot, v, t, p, mode):
+    def after(self, fired, q, qdot, v, t, p, mode, scale):
         return jnp.asarray(self.after_of(fired, q, v, t, p, mode), mode.dtype)
 
     def live(self, q, t, p, mode):
         return None if self.live_of is None else jnp.asarray(self.live_of(mode, p), bool)
+
+    @property
+    def guards_use_lam(self):
+        return self.guards_read_lam
+
+    def persists(self, q, t, p, mode_before, mode_after):
+        if self.persists_of is None:
+            return None
+        return jnp.asarray(self.persists_of(mode_before, mode_after, p), bool)
 
     def hold(self, q, t, p):
         return () if self.hold_of is None else self.hold_of(q, t, p)

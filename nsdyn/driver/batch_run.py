@@ -16,7 +16,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from nsdyn.analysis.singular import warn_if_singular
@@ -31,7 +30,6 @@ from nsdyn.driver.single_run import (
 )
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw
-from nsdyn.mechanics.model import Model
 from nsdyn.problem import Problem, as_arrays
 from nsdyn.results.solution import EVENTS, EventTable
 from nsdyn.status import MESSAGES, Status
@@ -244,9 +242,7 @@ def _total(sizes: dict[str, int]) -> int:
 def _bytes(problem: Problem, grid: Grid, max_events: int) -> int:
     """The size of one trajectory's results."""
     q, v = problem.q0, problem.v0
-    model = Model.of(
-        problem.system, problem.constraint, q, v, jnp.asarray(problem.t0), problem.params
-    )
+    model = problem.model()
     mode = sum(int(np.prod(shape)) for shape in model.mode_shapes) or 1
     row = q.size + v.size + model.m + mode + 1
     record = 3 + 2 * mode + q.size + 2 * v.size + model.m * (1 + v.size)

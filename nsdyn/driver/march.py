@@ -25,7 +25,6 @@ from nsdyn.stepping.integrator import AbstractIntegrator, State
 from nsdyn.stepping.log import Log
 
 # Residual at which constraints count as lost: far beyond drift, well below a mechanism in pieces
-LOST = 1e-2
 
 
 class Row(eqx.Module):
@@ -69,7 +68,7 @@ def march(
             (padded, every),
         )
         state, log, rows = out
-        state = _checked(integrator, model, state, p)
+        state = _checked(state)
         return (state, log), rows
 
     def group(carry, g):
@@ -88,17 +87,11 @@ def march(
     return carry, jax.tree.map(join, _row(state), rows)
 
 
-def _checked(integrator: AbstractIntegrator, model: Model, state: State, p) -> State:
-    """Once a chunk: is the state finite, and are the constraints still satisfied?"""
+def _checked(state: State) -> State:
+    """Once a chunk: is the state finite?"""
     point = jax.lax.stop_gradient(state.point)
     finite = jnp.all(jnp.isfinite(point.q)) & jnp.all(jnp.isfinite(point.v))
-    if not integrator.holds_position:
-        return state.with_failure(~finite, Status.NONFINITE, state.point)
-    live = model.live(point.q, point.t, p, point.mode)
-    g = jnp.where(live, model.rows(point.q, point.t, p, point.mode, point.held), 0.0)
-    lost = jnp.max(jnp.abs(g), initial=0.0) > LOST * jnp.maximum(1.0, jnp.max(jnp.abs(point.q)))
-    state = state.with_failure(~finite, Status.NONFINITE, state.point)
-    return state.with_failure(lost, Status.CONSTRAINTS_LOST, state.point)
+    return state.with_failure(~finite, Status.NONFINITE, state.point)
 
 
 def _steps(one, carry, times, plans, padded: bool, every: int):
@@ -125,7 +118,7 @@ def _steps(one, carry, times, plans, padded: bool, every: int):
 def _attempts(integrator, model, state, times, p, padded, every):
     def one(carry, t_next, _):
         state, seen = carry
-        new, flag = integrator.attempt(model, state, t_next, p)
+        new, flag = integrator.step_smooth(model, state, t_next, p)
         return (new, seen | flag), None
 
     (end, seen), rows, _ = _steps(one, (state, jnp.zeros((), bool)), times, None, padded, every)
@@ -135,7 +128,7 @@ def _attempts(integrator, model, state, times, p, padded, every):
 def _carefully(integrator, model, state, log, times, law, p, padded, every):
     def one(carry, t_next, _):
         state, log = carry
-        state, log, plan = integrator.careful(model, state, log, t_next, law, p)
+        state, log, plan = integrator.step_with_events(model, state, log, t_next, law, p)
         return (state, log), plan
 
     return _steps(one, (state, log), times, None, padded, every)
@@ -178,8 +171,8 @@ def _replay(integrator, model, state, log, times, law, p, padded, every, plans):
     def one(carry, t_next, plan):
         state, log = carry
         if plan is None:
-            return (integrator.attempt(model, state, t_next, p)[0], log), None
-        return integrator.replay(model, state, log, t_next, law, p, plan), None
+            return (integrator.step_smooth(model, state, t_next, p)[0], log), None
+        return integrator.step_differentiable(model, state, log, t_next, law, p, plan), None
 
     (end, log), rows, _ = _steps(one, (state, log), times, plans, padded, every)
     return end, log, rows

@@ -10,17 +10,18 @@ import numpy as np
 from jaxtyping import Array
 
 from nsdyn.driver.grid import Grid
-from nsdyn.driver.march import march
+from nsdyn.driver.march import Row, march
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
 from nsdyn.laws.post_switch import PostSwitchGradient
-from nsdyn.mechanics.model import Model
+from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import kkt
 from nsdyn.numerics.newton import Effort
 from nsdyn.problem import Problem, as_arrays
 from nsdyn.status import Status
 from nsdyn.stepping.integrator import AbstractIntegrator, AbstractSmoothMethod
 from nsdyn.stepping.log import Log, Record
+from nsdyn.tolerances import Tolerances
 
 MAX_EVENTS = 128
 
@@ -67,6 +68,7 @@ def rollout(
     t_end: float | None = None,
     save_every: int = 1,
     max_events: int = MAX_EVENTS,
+    tolerances: Tolerances | None = None,
 ) -> Rollout:
     """Simulate, purely. `step`, `t_end`, `save_every` and `max_events` are static."""
     grid, law = settings(problem, integrator, step, law, t_end, save_every, max_events)
@@ -75,12 +77,13 @@ def rollout(
         check_names(problem.params, p)
     q, v = _state("q0", q0, problem.q0), _state("v0", v0, problem.v0)
     t = jnp.asarray(grid.t0, float)
-    model = Model.of(problem.system, problem.constraint, q, v, t, p)
-    state = integrator.start(model, model.start(q, v, t, p), jnp.asarray(grid.step), p)
+    own = (problem.system, problem.constraint, q, v, t, p)
+    model = Model.of(*own, tolerances=tolerances, step=grid.step)
+    state = integrator.start(model, model.start(q, v, t, p), p)
     log = _empty_log(model, state, law, max_events, p)
 
     (state, log), rows = march(integrator, model, state, log, grid, law, p)
-    return _collect(model, state, log, rows, grid, p)
+    return _collect(model, state, log, rows, grid, integrator.holds_position, p)
 
 
 def _state(name: str, value, own):
@@ -179,26 +182,42 @@ def _empty_log(model, state, law, capacity, p) -> Log:
     return Log.empty(record, capacity if model.k else 0)
 
 
-def _shortest(model, rows, grid, p):
-    """The multipliers of the rows, of least norm where rows of the constraints depend on each
-    other."""
-    if model.m < 2 or not model.may_depend:
-        return rows.lam
+class RowFacts(eqx.Module):
+    """What is found out about each row after the run."""
 
+    lam: Array  # of least norm where rows of the constraints depend on each other
+    lost: Array  # whether the constraints are no longer satisfied
+    energy: Array
+
+
+def _facts(model: Model, rows: Row, grid: Grid, holds_position: bool, p) -> RowFacts:
     def one(t, row):
-        G = model.jacobian(row.q, row.v, t, p, row.mode, row.held)
-        live = model.live(row.q, t, p, row.mode)
-        return kkt.least_norm_multipliers(
-            model.system.solver(row.q, p), jnp.where(live[:, None], G, 0.0), row.lam
-        )
+        point = Point(t, row.q, row.v, row.mode, row.held)
+        energy = model.system.energy(row.q, row.v, p)
+        if model.m == 0:
+            return RowFacts(row.lam, jnp.zeros((), bool), energy)
+        solve = model.system.solver(row.q, p)
+        G = jnp.where(model.live(point, p)[:, None], model.jacobian(point, p), 0.0)
+        lam = row.lam if model.rows_independent else kkt.least_norm_multipliers(solve, G, row.lam)
+        lost = _is_lost(model, point, G, solve(G.T), p) if holds_position else jnp.zeros((), bool)
+        return RowFacts(lam, lost, energy)
 
     return jax.vmap(one)(jnp.asarray(grid.rows()), rows)
+
+
+def _is_lost(model: Model, point: Point, G, Y, p):
+    """Whether a residual is large beside the size of the mechanism (`nsdyn.tolerances`)."""
+    G, Y, point = jax.lax.stop_gradient((G, Y, point))
+    sizes = jnp.sqrt(jnp.maximum(jnp.sum(G * Y.T, axis=1), 0.0))
+    allowed = model.tolerances.lost * sizes * model.length(point.q, point.v, p)
+    # a row without a gradient cannot be judged
+    return jnp.any((sizes > 0) & (jnp.abs(model.rows(point, p)) > allowed))
 
 
 def _shortest_impulses(model, log: Log, q0, p) -> Record:
     """The records, with the impulses of least norm where directions depend on each other."""
     records = log.records
-    if not model.may_depend or log.capacity == 0 or records.Lam.shape[1] < 2:
+    if model.rows_independent or log.capacity == 0 or records.Lam.shape[1] < 2:
         return records
 
     def one(used, record):  # what is not used is NaN, which derivatives must not see
@@ -214,25 +233,33 @@ def _shortest_impulses(model, log: Log, q0, p) -> Record:
     return eqx.tree_at(lambda x: x.Lam, records, impulses)
 
 
-def _collect(model, state, log, rows, grid, p) -> Rollout:
-    finite = jnp.all(jnp.isfinite(rows.q), axis=1) & jnp.all(jnp.isfinite(rows.v), axis=1)
-    good = (rows.status == Status.OK) & finite
-    blank = lambda x: jnp.where(good[:, None], x, jnp.nan)
-    q, v, lam = blank(rows.q), blank(rows.v), blank(_shortest(model, rows, grid, p))
-    ok = state.status == Status.OK
-    # What is not finite is noticed at the end of a chunk of steps; the rows know better.
+def _collect(model, state, log, rows, grid, holds_position, p) -> Rollout:
+    """The result: rows after a failure are NaN."""
     t = jnp.asarray(grid.rows())
-    lost = jnp.min(jnp.where(finite, jnp.inf, t))
+    finite = jnp.all(jnp.isfinite(rows.q), axis=1) & jnp.all(jnp.isfinite(rows.v), axis=1)
+    facts = _facts(model, rows, grid, holds_position, p)
+    sound = (rows.status == Status.OK) & finite
+    lost = sound & facts.lost
+    good = sound & (jnp.cumsum(lost) == 0)
+    blank = lambda x: jnp.where(good[:, None], x, jnp.nan)
+    # Rows know best when something went wrong: the loop looks only at the end of a chunk of steps.
+    first = jnp.argmax(lost)
+    t_bad = jnp.min(jnp.where(finite, jnp.inf, t))
+    t_lost = jnp.where(jnp.any(lost), t[first], jnp.inf)
+    t_stop = jnp.where(state.status == Status.OK, grid.t_end, jnp.minimum(state.t_stop, t_bad))
+    drifted = t_lost <= jnp.where(state.status == Status.OK, jnp.inf, t_stop)
+    drifted = drifted & jnp.any(lost)
+    mode_stop = jnp.where(state.status == Status.OK, state.point.mode, state.mode_stop)
     return Rollout(
         t=t,
-        q=q,
-        v=v,
-        lam=lam,
+        q=blank(rows.q),
+        v=blank(rows.v),
+        lam=blank(facts.lam),
         mode=rows.mode,
-        energy=jax.vmap(lambda q, v: model.system.energy(q, v, p))(q, v),
+        energy=jnp.where(good, facts.energy, jnp.nan),
         events=Events(_shortest_impulses(model, log, rows.q[0], p), log.count),
-        status=state.status,
-        t_stop=jnp.where(ok, grid.t_end, jnp.minimum(state.t_stop, lost)),
-        mode_stop=jnp.where(ok, state.point.mode, state.mode_stop),
+        status=jnp.where(drifted, Status.CONSTRAINTS_LOST, state.status),
+        t_stop=jnp.where(drifted, t_lost, t_stop),
+        mode_stop=jnp.where(drifted, rows.mode[first], mode_stop),
         effort=state.effort,
     )

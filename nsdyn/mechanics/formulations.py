@@ -34,34 +34,36 @@ GROWTH_LIMIT = 20.0  # entries of F beyond this make us choose the independent c
 
 class Slope(eqx.Module):
     """Velocity, acceleration and multipliers at a point; `dependent` is the choice of coordinates
-    of the minimal form."""
+    of the minimal form. It can serve as the memory of an explicit method: there is no `effort`."""
 
     v: Float[Array, " n"]
     a: Float[Array, " n"]
     lam: Float[Array, " m"]
-    dependent: Bool[Array, " n"]
+    dependent: Bool[Array, " n"] | None = None
+    effort: None = eqx.field(static=True, default=None)
 
 
 def _terms(model: Model, point: Point, p):
     """M^-1 (as a function), f, G, gamma and live. The barrier keeps the compiler from computing the
-    entries of M and f anew in every kernel that uses one: it halves the time of a batch."""
-    args = (point.q, point.v, point.t, p, point.mode, point.held)
+    entries of M and f again in every kernel that uses one: it halves the time of a batch."""
     system = model.system
     M = None if system.solve else system.mass(point.q, p)
-    f = system.forces(point.q, point.v, point.t, p, point.mode)
-    live = model.live(point.q, point.t, p, point.mode)
-    gamma = jnp.where(live, model.gamma(*args), 0.0)
-    M, f, G, gamma, live = jax.lax.optimization_barrier((M, f, model.jacobian(*args), gamma, live))
+    live = model.live(point, p)
+    gamma = jnp.where(live, model.gamma(point, p), 0.0)
+    terms = (M, model.force(point, p), model.jacobian(point, p), gamma, live)
+    M, f, G, gamma, live = jax.lax.optimization_barrier(terms)
     return system.solver(point.q, p) if M is None else small.factor(M), f, G, gamma, live
 
 
-def lagrange(model: Model, point: Point, p, dependent) -> Slope:
+def lagrange(model: Model, point: Point, p, dependent=None) -> Slope:
+    """v' and lam of (1). `dependent` is handed on."""
     solve, f, G, gamma, live = _terms(model, point, p)
     a, lam = kkt.masked_kkt(solve, G, live, f, -gamma)  # (1)
     return Slope(point.v, a, lam, dependent)
 
 
-def projected(model: Model, point: Point, p, dependent) -> Slope:
+def projected(model: Model, point: Point, p, dependent=None) -> Slope:
+    """v' and lam of (2). `dependent` is handed on."""
     solve, f, G, gamma, live = _terms(model, point, p)
     if model.m == 0:
         return Slope(point.v, solve(f), jnp.zeros(0), dependent)
@@ -74,14 +76,14 @@ def projected(model: Model, point: Point, p, dependent) -> Slope:
 
 
 def minimal(model: Model, point: Point, p, dependent) -> Slope:
-    args = (point.t, p, point.mode, point.held)
-    G = model.jacobian(point.q, point.v, *args)
-    live = model.live(point.q, point.t, p, point.mode)
-    c = complement(G, live, dependent)
-    psi0 = model.psi(point.q, jnp.zeros_like(point.v), *args)
+    """v' and lam of (3), with the given choice of dependent coordinates."""
+    live = model.live(point, p)
+    c = complement(model.jacobian(point, p), live, dependent)
+    psi0 = model.psi(point.replace(v=jnp.zeros_like(point.v)), p)
     v = c.F @ point.v - c.P.T @ (c.T @ jnp.where(live, psi0, 0.0))
-    gamma = jnp.where(live, model.gamma(point.q, v, *args), 0.0)
-    f = model.system.forces(point.q, v, point.t, p, point.mode)
+    here = point.replace(v=v)
+    gamma = jnp.where(live, model.gamma(here, p), 0.0)
+    f = model.force(here, p)
     M = model.system.mass(point.q, p)
     particular = -c.P.T @ (c.T @ gamma)
     reduced = c.F.T @ M @ c.F + jnp.diag(jnp.where(c.dependent, 1.0, 0.0))
@@ -99,8 +101,8 @@ FORMULATIONS: dict[str, Callable] = {
 def choose(model: Model, point: Point, p, previous=None):
     """Dependent coordinates by full pivoting; the previous ones as long as they are well
     conditioned."""
-    G = model.jacobian(point.q, point.v, point.t, p, point.mode, point.held)
-    live = model.live(point.q, point.t, p, point.mode)
+    G = model.jacobian(point, p)
+    live = model.live(point, p)
     best = complement(G, live, jnp.ones(point.v.shape[0], bool)).dependent
     if previous is None:
         return best

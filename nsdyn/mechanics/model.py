@@ -10,15 +10,22 @@ jvp; no third-order tensor is formed. The parts of a tuple of constraints keep t
 held values; the mode of the whole is their concatenation.
 """
 
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
-from nsdyn.constraints.base import AbstractConstraint
+from nsdyn.constraints.base import AbstractConstraint, Scale
 from nsdyn.mechanics.system import System
 from nsdyn.numerics import kkt
+from nsdyn.tolerances import Tolerances
 
 
 class Point(eqx.Module):
@@ -30,187 +37,268 @@ class Point(eqx.Module):
     mode: Array
     held: tuple
 
+    def replace(self, **fields) -> "Point":
+        """The same point with other values of these fields."""
+        return dataclasses.replace(self, **fields)
+
 
 class Model(eqx.Module):
-    """A system with its constraints, bound to the shapes of a problem (`Model.of`)."""
+    """A system with its constraints, bound to the shapes of a problem (`Problem.model`).
+
+    Its methods take a `Point` and the parameters p.
+    """
 
     system: System
     parts: tuple[AbstractConstraint, ...]
     row_counts: tuple[int, ...] = eqx.field(static=True)  # rows of each part
     guard_counts: tuple[int, ...] = eqx.field(static=True)  # guards of each part
     mode_shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # shape of each part's mode
-    guards_use_lam: bool = eqx.field(static=True)  # whether guards look at multipliers
+    tolerances: Tolerances
+    step: Float[Array, ""]  # of the grid
 
     @staticmethod
-    def of(system: System, parts: tuple[AbstractConstraint, ...], q, v, t, p) -> "Model":
-        row_counts, guard_counts, mode_shapes, guards_use_lam = [], [], [], False
-        for part in parts:
-
-            def sample(q, v, t, p, part=part):
-                qdot = system.rate(q, v, p)
-                mode, held = part.start(q, qdot, t, p), part.hold(q, t, p)
-                return mode, held, part.rate(q, qdot, v, t, p, mode, held)
-
-            def guards(lam, q, v, t, p, mode, held, part=part):
-                return part.guards(q, v, lam, t, p, mode, held)
-
-            mode, held, psi = jax.eval_shape(sample, q, v, t, p)
-            traced, found = jax.make_jaxpr(guards, return_shape=True)(psi, q, v, t, p, mode, held)
-            row_counts.append(psi.shape[0])
-            guard_counts.append(found.shape[0])
-            mode_shapes.append(mode.shape)
-            guards_use_lam = guards_use_lam or _reads_first(traced.jaxpr)
+    def of(
+        system: System,
+        parts: tuple[AbstractConstraint, ...],
+        q,
+        v,
+        t,
+        p,
+        tolerances: Tolerances | None = None,
+        step=0.0,
+    ) -> "Model":
+        """The model for states of these shapes; nothing is computed."""
+        shapes = [_part_shapes(system, part, q, v, t, p) for part in parts]
         return Model(
-            system,
-            parts,
-            tuple(row_counts),
-            tuple(guard_counts),
-            tuple(mode_shapes),
-            guards_use_lam,
+            system=system,
+            parts=parts,
+            row_counts=tuple(rows for rows, _, _ in shapes),
+            guard_counts=tuple(guards for _, guards, _ in shapes),
+            mode_shapes=tuple(mode for _, _, mode in shapes),
+            tolerances=Tolerances() if tolerances is None else tolerances,
+            step=jnp.asarray(step, float),
         )
 
     @property
     def m(self) -> int:
+        """The number of rows, padding included."""
         return sum(self.row_counts)
 
     @property
     def k(self) -> int:
+        """The number of guards."""
         return sum(self.guard_counts)
 
     @property
     def drifts(self) -> bool:
+        """Whether integration leaves an error in the rows that a projection must remove."""
         return any(part.drifts for part in self.parts)
 
     @property
-    def may_depend(self) -> bool:
-        """Whether rows may depend on each other, or vanish. Coordinates locked by one constraint do
-        not."""
-        return self.drifts or len(self.parts) > 1
+    def rows_independent(self) -> bool:
+        """Whether no rows can ever depend on each other, or vanish."""
+        return self.m == 0 or (len(self.parts) == 1 and self.parts[0].rows_independent)
+
+    @property
+    def guards_use_lam(self) -> bool:
+        """Whether a guard reads the multipliers."""
+        return any(part.guards_use_lam for part in self.parts)
 
     @property
     def mode_depends_on_impact(self) -> bool:
         return any(part.mode_depends_on_impact for part in self.parts)
 
+    @property
+    def all_positional(self) -> bool:
+        """Whether every row has a position level."""
+        return all(part.positional for part in self.parts)
+
+    @property
+    def positional(self) -> np.ndarray:
+        """Which rows have a position level, shape (m,)."""
+        return self._per_row(lambda part: part.positional)
+
     # The parts and their shares of mode, rows and guards.
 
-    def _join(self, modes):
+    def split_mode(self, mode: Array) -> list[Array]:
+        """The modes of the parts."""
+        if len(self.parts) == 1:
+            return [mode]
+        flat = _split(mode, [math.prod(shape) for shape in self.mode_shapes])
+        return [x.reshape(shape) for x, shape in zip(flat, self.mode_shapes, strict=True)]
+
+    def join_modes(self, modes: list[Array]) -> Array:
+        """The mode of the whole: that of the only part, or all of them in one vector."""
         if len(modes) == 1:
             return modes[0]
         return jnp.concatenate([jnp.ravel(mode) for mode in modes]) if modes else jnp.zeros((), int)
 
-    def split_mode(self, mode):
-        if len(self.parts) == 1:
-            return [mode]
-        sizes = [_size(shape) for shape in self.mode_shapes]
-        return [
-            part.reshape(shape)
-            for part, shape in zip(_split(mode, sizes), self.mode_shapes, strict=True)
-        ]
+    def _each(self, point: Point) -> Iterator[tuple[AbstractConstraint, Array, Any]]:
+        return zip(self.parts, self.split_mode(point.mode), point.held, strict=True)
 
-    def _each(self, mode, held):
-        return zip(self.parts, self.split_mode(mode), held, strict=True)
+    def _per_row(self, value: Callable[[AbstractConstraint], bool]) -> np.ndarray:
+        counts = zip(self.parts, self.row_counts, strict=True)
+        masks = [np.full(count, value(part)) for part, count in counts]
+        return np.concatenate(masks or [np.zeros(0, bool)])
 
-    # Rows and guards.
+    # Motion.
 
     def start(self, q, v, t, p) -> Point:
+        """The point at the beginning of a run."""
         qdot = self.system.rate(q, v, p)
-        mode = self._join([part.start(q, qdot, t, p) for part in self.parts])
+        push = self.step * self.system.push(q, v, t, p, self._first_mode)
+        scale = self.scale(q, v, p, push)
+        mode = self.join_modes([part.start(q, qdot, t, p, scale) for part in self.parts])
+        return self.point_at(t, q, v, mode, p)
+
+    def point_at(self, t, q, v, mode, p) -> Point:
+        """A point in a given mode; the constraints hold what they find there."""
         return Point(t, q, v, mode, tuple(part.hold(q, t, p) for part in self.parts))
 
-    def rows(self, q, t, p, mode, held):
-        """Position-level residual; zero in rows that have no position level."""
-        parts = zip(self._each(mode, held), self.row_counts, strict=True)
+    def qdot(self, point: Point, p) -> Float[Array, " nq"]:
+        return self.system.rate(point.q, point.v, p)
+
+    def force(self, point: Point, p) -> Float[Array, " n"]:
+        return self.system.forces(point.q, point.v, point.t, p, point.mode)
+
+    # Sizes that say what is small (`nsdyn.tolerances`).
+
+    def length(self, q, v, p, kinetic: Callable | None = None) -> Float[Array, ""]:
+        """L = |q|_M + h |v|_M, in the mass metric; `kinetic` is T(v) at q if it is known."""
+        T = (lambda v: self.system.kinetic(q, v, p)) if kinetic is None else kinetic
+        return jnp.sqrt(2 * T(self.system.as_motion(q, p))) + self.step * jnp.sqrt(2 * T(v))
+
+    def scale(self, q, v, p, push=0.0) -> Scale:
+        """The largest change of each coordinate over a distance L, and of its rate by `push`, a
+        change of speed in the mass metric."""
+        columns = self.system.solver(q, p)(jnp.eye(v.shape[0]))
+        widths = jnp.sqrt(jnp.diagonal(columns))  # the half-widths of the ball |x|_M <= 1
+        spread = jnp.abs(self.system.rate_matrix(q, v, p)) @ widths
+        return Scale(
+            length=(self.length(q, v, p) + self.step * push) * spread,
+            push=push * spread,
+            touch=self.tolerances.touch,
+            rest=self.tolerances.rest,
+        )
+
+    @property
+    def _first_mode(self) -> Array:
+        return self.join_modes([jnp.zeros(shape, int) for shape in self.mode_shapes])
+
+    # Rows.
+
+    def rows(self, point: Point, p) -> Float[Array, " m"]:
+        """g, the residual at position level; zero in rows that have no position level."""
         return _concatenate(
             [
-                c.rows(q, t, p, k, x) if c.positional else jnp.zeros(height)
-                for (c, k, x), height in parts
+                part.rows(point.q, point.t, p, mode, held) if part.positional else jnp.zeros(count)
+                for (part, mode, held), count in zip(
+                    self._each(point), self.row_counts, strict=True
+                )
             ]
         )
 
-    def positional(self) -> np.ndarray:
-        """Which rows have a position level, shape (m,)."""
-        pairs = zip(self.parts, self.row_counts, strict=True)
-        return np.concatenate(
-            [np.full(h, part.positional) for part, h in pairs] or [np.zeros(0, bool)]
-        )
-
-    def psi(self, q, v, t, p, mode, held):
-        qdot = self.system.rate(q, v, p)
-        return _concatenate(
-            [c.rate(q, qdot, v, t, p, k, x) for c, k, x in self._each(mode, held)]
-        )  # (1)
-
-    def live(self, q, t, p, mode):
-        masks = [
-            jnp.ones(height, bool) if (mask := part.live(q, t, p, k)) is None else mask
-            for part, k, height in zip(
-                self.parts, self.split_mode(mode), self.row_counts, strict=True
-            )
+    def psi(self, point: Point, p) -> Float[Array, " m"]:
+        """psi = G v + psi_0, the residual at velocity level."""
+        qdot = self.qdot(point, p)
+        rates = [
+            part.rate(point.q, qdot, point.v, point.t, p, mode, held)
+            for part, mode, held in self._each(point)
         ]
+        return _concatenate(rates)  # (1)
+
+    def live(self, point: Point, p) -> Bool[Array, " m"]:
+        """Which rows hold in the mode of the point."""
+        masks = []
+        for (part, mode, _), count in zip(self._each(point), self.row_counts, strict=True):
+            mask = part.live(point.q, point.t, p, mode)
+            masks.append(jnp.ones(count, bool) if mask is None else mask)
         return jnp.concatenate(masks) if masks else jnp.zeros(0, bool)
 
-    def jacobian(self, q, v, t, p, mode, held):
-        """G, shape (m, n)."""
+    def jacobian(self, point: Point, p) -> Float[Array, "m n"]:
+        """G, the rows that are not live included."""
         if self.m == 0:
-            return jnp.zeros((0, v.shape[0]))
-        if self.system.kinematics is None and all(part.positional for part in self.parts):
-            return _jacobian(
-                lambda q: self.rows(q, t, p, mode, held), q, self.m
-            )  # cheaper than (1), and equal
-        return _jacobian(lambda v: self.psi(q, v, t, p, mode, held), v, self.m)  # (1)
+            return jnp.zeros((0, point.v.shape[0]))
+        if self.system.kinematics is None and self.all_positional:
+            # Cheaper than (1), and equal.
+            return _jacobian(lambda q: self.rows(point.replace(q=q), p), point.q, self.m)
+        return _jacobian(lambda v: self.psi(point.replace(v=v), p), point.v, self.m)  # (1)
 
-    def gamma(self, q, v, t, p, mode, held):
+    def gamma(self, point: Point, p) -> Float[Array, " m"]:
+        """The part of the acceleration level that does not contain v'."""
         if self.m == 0:
             return jnp.zeros(0)
-        psi = lambda q, t: self.psi(q, v, t, p, mode, held)
-        return jax.jvp(psi, (q, t), (self.system.rate(q, v, p), jnp.ones_like(t)))[1]  # (2)
+        psi = lambda q, t: self.psi(point.replace(q=q, t=t), p)
+        along = (self.qdot(point, p), jnp.ones_like(point.t))
+        return jax.jvp(psi, (point.q, point.t), along)[1]  # (2)
 
-    def guards(self, point: Point, lam, p):
-        """The guards of all parts. They see the multipliers of least norm: which of several
-        dependent rows a solver lets carry the load must not decide what opens."""
-        if self.guards_use_lam and self.m > 1 and self.may_depend:
-            G = self.jacobian(point.q, point.v, point.t, p, point.mode, point.held)
-            live = self.live(point.q, point.t, p, point.mode)
-            lam = kkt.least_norm_multipliers(
-                self.system.solver(point.q, p), jnp.where(live[:, None], G, 0.0), lam
-            )
+    # Guards and mode changes.
+
+    def guards(self, point: Point, lam: Float[Array, " m"], p) -> Float[Array, " k"]:
+        """The guards of all parts. They receive least-norm multipliers, so the result does not
+        depend on which of several redundant rows the solver happened to drop."""
+        if self.guards_use_lam and self.m > 1 and not self.rows_independent:
+            G = jnp.where(self.live(point, p)[:, None], self.jacobian(point, p), 0.0)
+            lam = kkt.least_norm_multipliers(self.system.solver(point.q, p), G, lam)
         shares = _split(lam, self.row_counts)
-        each = zip(self._each(point.mode, point.held), shares, strict=True)
         return _concatenate(
-            [c.guards(point.q, point.v, part, point.t, p, k, x) for (c, k, x), part in each]
+            [
+                part.guards(point.q, point.v, share, point.t, p, mode, held)
+                for (part, mode, held), share in zip(self._each(point), shares, strict=True)
+            ]
         )
 
-    # Switching.
-
-    def after(self, fired, point: Point, p) -> Point:
-        """The same point in the mode that follows; the parts that fired hold anew."""
-        qdot = self.system.rate(point.q, point.v, p)
+    def after(self, fired: Bool[Array, " k"], point: Point, p) -> Point:
+        """The same point in the mode that follows. Parts whose guards fired also refresh what they
+        hold."""
+        qdot = self.qdot(point, p)
+        scale = self.scale(point.q, point.v, p)
+        shares = _split(fired, self.guard_counts)
         modes, held = [], []
-        for (part, mode, kept), share in zip(
-            self._each(point.mode, point.held), _split(fired, self.guard_counts), strict=True
-        ):
-            any_fired = jnp.any(share)
-            new = part.after(share, point.q, qdot, point.v, point.t, p, mode)
-            modes.append(jnp.where(any_fired, new, mode))
+        for (part, mode, kept), share in zip(self._each(point), shares, strict=True):
+            hit = jnp.any(share)
+            new = part.after(share, point.q, qdot, point.v, point.t, p, mode, scale)
             fresh = part.hold(point.q, point.t, p)
-            held.append(
-                jax.tree.map(lambda new, old, hit=any_fired: jnp.where(hit, new, old), fresh, kept)
-            )
-        return Point(point.t, point.q, point.v, self._join(modes), tuple(held))
+            modes.append(jnp.where(hit, new, mode))
+            choose = lambda new, old, hit=hit: jnp.where(hit, new, old)
+            held.append(jax.tree.map(choose, fresh, kept))
+        return point.replace(mode=self.join_modes(modes), held=tuple(held))
 
-    def mode_after_impact(self, before: Point, after: Point, v, p):
-        """The mode after an impact that left the velocity v."""
-        rates = _split(self.psi(after.q, v, after.t, p, after.mode, after.held), self.row_counts)
-        pairs = zip(
-            self.parts,
-            self.split_mode(before.mode),
-            self.split_mode(after.mode),
-            rates,
-            strict=True,
-        )
-        return self._join(
-            [part.mode_after_impact(rate, old, new) for part, old, new, rate in pairs]
-        )
+    def persists(self, before: Point, after: Point, p) -> tuple[Bool[Array, " m"], np.ndarray]:
+        """Which rows of the mode after were live before as the same rows, and for which of them
+        the constraint says so; about the others nothing is known."""
+        modes = zip(self.split_mode(before.mode), self.split_mode(after.mode), strict=True)
+        masks, known = [], []
+        for part, (old, new), count in zip(self.parts, modes, self.row_counts, strict=True):
+            mask = part.persists(after.q, after.t, p, old, new)
+            known.append(np.full(count, mask is not None))
+            masks.append(jnp.zeros(count, bool) if mask is None else mask)
+        if not masks:
+            return jnp.zeros(0, bool), np.zeros(0, bool)
+        return jnp.concatenate(masks), np.concatenate(known)
+
+    def mode_after_impact(self, point: Point, rest_speeds: Float[Array, " m"], p) -> Array:
+        """The mode that an impact leaves; the velocity of `point` is that after it. A row whose
+        rate is below its rest speed may count as at rest."""
+        rates = _split(self.psi(point, p), self.row_counts)
+        rest = _split(rest_speeds, self.row_counts)
+        modes = self.split_mode(point.mode)
+        each = zip(self.parts, rates, rest, modes, strict=True)
+        return self.join_modes([part.mode_after_impact(*arguments) for part, *arguments in each])
+
+
+def _part_shapes(system: System, part: AbstractConstraint, q, v, t, p):
+    """(rows, guards, shape of the mode) of one constraint."""
+
+    def sample(q, v, t, p):
+        qdot = system.rate(q, v, p)
+        mode = part.start(q, qdot, t, p, Scale.blank(q))
+        held = part.hold(q, t, p)
+        psi = part.rate(q, qdot, v, t, p, mode, held)
+        return psi, part.guards(q, v, jnp.zeros(psi.shape), t, p, mode, held), mode
+
+    psi, guards, mode = jax.eval_shape(sample, q, v, t, p)
+    return psi.shape[0], guards.shape[0], mode.shape
 
 
 def _concatenate(values):
@@ -218,35 +306,11 @@ def _concatenate(values):
 
 
 def _split(x, sizes):
-    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
-    return [x[end - size : end] for end, size in zip(ends, sizes, strict=True)]
-
-
-def _reads_first(jaxpr) -> bool:
-    """Whether a traced function uses its first argument."""
-    used = [*jaxpr.outvars, *(x for equation in jaxpr.eqns for x in equation.invars)]
-    return any(x is jaxpr.invars[0] for x in used)
-
-
-def _size(shape):
-    size = 1
-    for extent in shape:
-        size *= extent
-    return size
+    ends = itertools.accumulate(sizes, initial=0)
+    return [x[a:b] for a, b in itertools.pairwise(ends)]
 
 
 def _jacobian(function, x, m):
     """Forward mode compiles to less code for the usual few coordinates; reverse mode wins for few
     rows of many."""
     return (jax.jacrev if x.shape[0] > 8 * m else jax.jacfwd)(function)(x)
-
-
-def project_velocity(model: Model, point: Point, p):
-    """The velocity nearest in the mass metric that satisfies psi = 0, and the impulse that takes it
-    there."""
-    args = (point.q, point.v, point.t, p, point.mode, point.held)
-    solve, live = model.system.solver(point.q, p), model.live(point.q, point.t, p, point.mode)
-    step, impulse = kkt.masked_kkt(
-        solve, model.jacobian(*args), live, jnp.zeros_like(point.v), -model.psi(*args)
-    )
-    return point.v + step, impulse

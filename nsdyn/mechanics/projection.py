@@ -9,28 +9,44 @@ a factor of its size):
 where rate maps a velocity to q' (the identity unless there are quasi-velocities). Velocities, at
 the new position:
 
-    M dv + G^T mu = 0,  G (v + dv) + psi_0 = 0                                                   (2)
+    M dv + G^T mu = 0,  G (v + dv) + psi_0 = 0                                                 (2)
 """
 
-import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from nsdyn.mechanics.model import Model, Point, project_velocity
+from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
+from nsdyn.numerics import kkt
 
 ITERATIONS = 2
 
 
 def project(model: Model, point: Point, p) -> Point:
     """The nearest point that satisfies the live rows at position and velocity level."""
-    moved = project_position(model, point, p, ITERATIONS)
-    return eqx.tree_at(lambda x: x.v, moved, project_velocity(model, moved, p)[0])  # (2)
+    moved = project_position(model, point, p)
+    return moved.replace(v=project_velocity(model, moved, p)[0])
 
 
-def project_position(model: Model, point: Point, p, iterations: int) -> Point:
+def project_position(model: Model, point: Point, p) -> Point:
+    """The nearest point that satisfies the live rows at position level."""
     if not any(part.positional for part in model.parts):
         return point
-    reach, q = SaddlePoint(model, point, p).smallest_motion_of_positions, point.q
-    for _ in range(iterations):
-        dx = reach(-model.rows(q, point.t, p, point.mode, point.held))  # (1)
-        q = q + model.system.rate(point.q, dx, p)
-    return eqx.tree_at(lambda x: x.q, point, q)
+    here = SaddlePoint(model, point, p)
+    moved = point
+    for _ in range(ITERATIONS):
+        dx = here.smallest_motion_of_positions(-model.rows(moved, p))  # (1)
+        moved = moved.replace(q=moved.q + model.system.rate(point.q, dx, p))
+    return moved
+
+
+def project_velocity(
+    model: Model, point: Point, p
+) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
+    """The velocity nearest in the mass metric that satisfies psi = 0, and the impulse that takes it
+    there."""
+    solve = model.system.solver(point.q, p)
+    still = jnp.zeros_like(point.v)
+    rows = (model.jacobian(point, p), model.live(point, p))
+    step, impulse = kkt.masked_kkt(solve, *rows, still, -model.psi(point, p))  # (2)
+    return point.v + step, impulse

@@ -1,36 +1,60 @@
-"""Mass and live constraint rows at one configuration, factored once for everything an implicit step
-asks of them.
+"""Mass and live constraint rows at one point, factored once for everything a step asks of them.
 
-accelerate(f, c):   M x + G^T lam = f,  G x = c                                                (1)
-reach(c):           M x + G^T mu = 0,   G x = c      the smallest motion in the mass metric    (2)
-direct(f, c, D):    M x + D^T lam = f,  G x = c      the rows act along other directions D     (3)
+solve(f, c):            M x + G^T lam = f,  G x = c                                            (1)
+smallest_motion(c):     M x + G^T mu = 0,   G x = c    the smallest in the mass metric         (2)
+solve_along(f, c, D):   M x + D^T lam = f,  G x = c    reactions along other directions D      (3)
 """
 
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import kkt, small
 
+ROUND_OFF = 1e-9  # of a speed, after an impact
+
 
 class SaddlePoint:
-    def __init__(self, model: Model, point: Point, p):
-        self.model, self.point, self.p = model, point, p
-        args = (point.q, point.v, point.t, p, point.mode, point.held)
-        self.solve_mass = model.system.solver(point.q, p)
-        self.live = model.live(point.q, point.t, p, point.mode)
-        self.G, self.Y, self._inverse = kkt.schur(self.solve_mass, model.jacobian(*args), self.live)
+    """The saddle-point system of a model at a point. `G` has zero rows where rows are not live."""
 
-    def solve(self, f, c):
+    def __init__(self, model: Model, point: Point, p):
+        self.model = model
+        self.point = point
+        self.p = p
+        self.solve_mass = model.system.solver(point.q, p)
+        self.live = model.live(point, p)
+        G = model.jacobian(point, p)
+        self.G, self.Y, self._inverse = kkt.schur(self.solve_mass, G, self.live)
+
+    @property
+    def row_sizes(self) -> Float[Array, " m"]:
+        """|G_i| in the metric M^-1, the size of a row; 0 where rows are not live."""
+        return jnp.sqrt(jnp.maximum(jnp.sum(self.G * self.Y.T, axis=1), 0.0))
+
+    def rest_speeds(self) -> Float[Array, " m"]:
+        """Rates of the rows that count as at rest: a part of what the forces take away in one step,
+        or what is round-off beside the motion."""
+        v, model = self.point.v, self.model
+        pull = small.matvec(self.G, self.solve_mass(self.f(v))) + self.gamma(v)
+        speed = jnp.sqrt(2 * model.system.kinetic(self.point.q, v, self.p))
+        forces = model.tolerances.rest * model.step * jnp.abs(pull)
+        return forces + ROUND_OFF * self.row_sizes * speed
+
+    def solve(self, f: Float[Array, " n"], c: Float[Array, " m"]):
+        """x and lam of (1)."""
         x0 = self.solve_mass(f)
         lam = self._inverse(jnp.where(self.live, small.matvec(self.G, x0) - c, 0.0))
         return x0 - small.matvec(self.Y, lam), lam  # (1)
 
-    def smallest_motion(self, c):
+    def smallest_motion(self, c: Float[Array, " m"]):
+        """x and mu of (2)."""
         mu = -self._inverse(jnp.where(self.live, c, 0.0))
         return -small.matvec(self.Y, mu), mu  # (2)
 
-    def solve_along(self, f, c, D):
-        x0, Y = self.solve_mass(f), self.solve_mass(D.T)
+    def solve_along(self, f: Float[Array, " n"], c: Float[Array, " m"], D: Float[Array, "m n"]):
+        """x and lam of (3), in the least-squares sense where rows depend on each other."""
+        x0 = self.solve_mass(f)
+        Y = self.solve_mass(D.T)
         B = small.matmul(self.G, Y)
         dead = jnp.diag(jnp.where(self.live, 0.0, 1.0))
         inverse = small.factor(small.matmul(B, B.T) + dead, semidefinite=True)
@@ -38,34 +62,26 @@ class SaddlePoint:
         for _ in range(2):  # the second time for the digits that B B^T costs
             left = small.matvec(self.G, x0 - small.matvec(Y, lam)) - c
             lam = lam + small.matvec(B.T, inverse(jnp.where(self.live, left, 0.0)))
-        return x0 - small.matvec(
-            Y, lam
-        ), lam  # (3), in the least squares sense where rows depend on each other
+        return x0 - small.matvec(Y, lam), lam  # (3)
 
-    def smallest_motion_of_positions(self, c):
-        """`reach` for the rows that have a position level."""
-        if all(part.positional for part in self.model.parts):
+    def smallest_motion_of_positions(self, c: Float[Array, " m"]):
+        """x of (2) for the rows that have a position level."""
+        if self.model.all_positional:
             return self.smallest_motion(c)[0]
-        mask = self.live & self.model.positional()
+        mask = self.live & self.model.positional
         _, Y, inverse = kkt.schur(self.solve_mass, self.G, mask)
         return small.matvec(Y, inverse(jnp.where(mask, c, 0.0)))
 
-    # The three levels of the rows, and the force.
+    # The three levels of the rows, and the force, at the same place with another velocity.
 
-    @property
-    def _args(self):
-        point = self.point
-        return point.t, self.p, point.mode, point.held
+    def g(self) -> Float[Array, " m"]:
+        return self.model.rows(self.point, self.p)
 
-    def g(self):
-        return self.model.rows(self.point.q, *self._args)
+    def psi(self, v: Float[Array, " n"]) -> Float[Array, " m"]:
+        return self.model.psi(self.point.replace(v=v), self.p)
 
-    def psi(self, v):
-        return self.model.psi(self.point.q, v, *self._args)
+    def gamma(self, v: Float[Array, " n"]) -> Float[Array, " m"]:
+        return self.model.gamma(self.point.replace(v=v), self.p)
 
-    def gamma(self, v):
-        return self.model.gamma(self.point.q, v, *self._args)
-
-    def f(self, v):
-        point = self.point
-        return self.model.system.forces(point.q, v, point.t, self.p, point.mode)
+    def f(self, v: Float[Array, " n"]) -> Float[Array, " n"]:
+        return self.model.force(self.point.replace(v=v), self.p)

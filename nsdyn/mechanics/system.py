@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from nsdyn._signature import accepts_positional
+from nsdyn._signature import accepts_positional, takes_mode
 from nsdyn.errors import ProblemError
 from nsdyn.numerics import small
 
@@ -70,6 +70,20 @@ class System(eqx.Module):
     def rate(self, q, v, p):
         return v if self.kinematics is None else self.kinematics(q, v, p)  # (1)
 
+    def rate_matrix(self, q, v, p):
+        """B with q' = B v, up to a part that does not depend on v."""
+        if self.kinematics is None:
+            return jnp.eye(v.shape[0])
+        return jax.jacfwd(lambda v: self.rate(q, v, p))(v)
+
+    def as_motion(self, q, p):
+        """The velocity x whose q' = B x is nearest to q itself: q measured as a motion."""
+        if self.kinematics is None:
+            return q
+        n = jax.eval_shape(self.mass, q, p).shape[0]
+        B = self.rate_matrix(q, jnp.zeros(n), p)
+        return small.factor(B.T @ B, semidefinite=True)(B.T @ q)
+
     def moved(self, q, dx, p):
         """The configuration reached from q by the finite motion dx: q + dx, or with
         quasi-velocities the flow of q' = kinematics(q, dx) over a unit of time, by one Runge-Kutta
@@ -83,7 +97,7 @@ class System(eqx.Module):
         return q + (k1 + 2 * k2 + 2 * k3 + k4) / 6
 
     def forces(self, q, v, t, p, mode):
-        if accepts_positional(self.force, 5) and not accepts_positional(self.force, 4):
+        if takes_mode(self.force):
             return self.force(q, v, t, p, mode)
         return self.force(q, v, t, p)
 
@@ -93,6 +107,18 @@ class System(eqx.Module):
             return small.factor(self.mass(q, p))
         vector = lambda b: self.solve(q, b, p)
         return lambda b: vector(b) if b.ndim == 1 else jax.vmap(vector, in_axes=1, out_axes=1)(b)
+
+    def weights(self, q, p):
+        """Factors that give all velocities one unit, sqrt(kg) m/s: roots of the masses. A system
+        with its own `solve` forms no mass matrix; its velocities are taken as they are."""
+        if self.solve is not None:
+            return jnp.ones(())
+        return jnp.sqrt(jnp.diagonal(self.mass(q, p)))
+
+    def push(self, q, v, t, p, mode):
+        """|M^-1 f| in the mass metric: how fast the forces change the speed sqrt(2 T)."""
+        f = self.forces(q, v, t, p, mode)
+        return jnp.sqrt(jnp.sum(f * self.solver(q, p)(f)))
 
     def kinetic(self, q, v, p):
         momentum = (

@@ -30,14 +30,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from nsdyn._repr import settings_text
+from nsdyn.errors import ProblemError
 from nsdyn.numerics import small
 
-LIMIT = 16
-DENSE = 24
-MANY = 60  # iterations of (3)
-TOLERANCE = 1e-10  # relative, of the last change; every scheme has this one
+DENSE = 24  # unknowns at most for Newton's method; beyond it Broyden's
 TINY = jnp.finfo(float).tiny
-NOISE = 100 * jnp.finfo(float).eps
+NOISE = 100 * jnp.finfo(float).eps  # relative round-off of a state
 
 
 class Effort(eqx.Module):
@@ -58,22 +57,55 @@ class Effort(eqx.Module):
         return Effort(self.total + other.total, worst, other.change, self.failed | other.failed)
 
 
-def newton(
-    residual: Callable, x0: Float[Array, " n"], args: Any, noise
-) -> tuple[Float[Array, " n"], Effort]:
-    """The solution of residual(x, args) = 0 from x0. `noise` is a change of x that does not count,
-    because round-off alone makes it or because what x is the balance of is so much larger."""
-    fixed = jax.tree.map(lambda a: jax.lax.stop_gradient(a) if eqx.is_inexact_array(a) else a, args)
-    x0, noise = jax.lax.stop_gradient((x0, noise))
+def _tolerance(x):
+    number = jnp.asarray(x, float)
+    if not isinstance(number, jax.core.Tracer) and not number > 0:
+        raise ProblemError(f"Newton(tolerance=...): expected a positive number, found {x!r}")
+    return number
 
-    value = lambda x: residual(x, fixed)
-    scaled = lambda x, dx: jnp.max(jnp.abs(dx)) / (TOLERANCE * jnp.max(jnp.abs(x)) + noise + TINY)
-    large = x0.shape[0] > DENSE
-    iterate, start = _broyden(value, x0, scaled) if large else _newton(value, x0, scaled)
-    limit = MANY if large else LIMIT
-    last = jax.lax.while_loop(lambda c: (c.change > 1.0) & (c.tries < limit), iterate, start)
-    solution = _implicit(residual, last.x, None if large else last.J, args)
-    return solution, Effort(last.tries, last.tries, last.change, ~(last.change <= 1.0))
+
+class Newton(eqx.Module):
+    """Settings of the iteration in an implicit step.
+
+    tolerance: the last change relative to the solution, at which it is accepted.
+    max_iterations: iterations at most in one step, beyond which the run stops (NOT_CONVERGED); four
+        times as many for Broyden's method.
+    """
+
+    tolerance: Any = eqx.field(converter=_tolerance, default=1e-10)
+    max_iterations: int = eqx.field(static=True, default=16)
+
+    def __check_init__(self):
+        if self.max_iterations < 1:
+            raise ProblemError(
+                f"Newton(max_iterations=...): expected at least 1, found {self.max_iterations}"
+            )
+
+    def __repr__(self) -> str:
+        return settings_text(self)
+
+    def solve(
+        self, residual: Callable, x0: Float[Array, " n"], args: Any, noise, weights=1.0
+    ) -> tuple[Float[Array, " n"], Effort]:
+        """The solution of residual(x, args) = 0 from x0. Unknowns are compared after multiplication
+        by `weights`, which give them one unit. `noise` is the absolute tolerance of the last change
+        in that unit, for unknowns that are small differences of large terms."""
+        constant = lambda a: jax.lax.stop_gradient(a) if eqx.is_inexact_array(a) else a
+        fixed = jax.tree.map(constant, args)
+        x0, noise, weights, tolerance = jax.lax.stop_gradient((x0, noise, weights, self.tolerance))
+
+        def scaled(x, dx):
+            """A change in units of what is allowed."""
+            allowed = tolerance * jnp.max(jnp.abs(weights * x)) + noise + TINY
+            return jnp.max(jnp.abs(weights * dx)) / allowed
+
+        value = lambda x: residual(x, fixed)
+        large = x0.shape[0] > DENSE
+        iterate, start = _broyden(value, x0, scaled) if large else _newton(value, x0, scaled)
+        limit = 4 * self.max_iterations if large else self.max_iterations
+        last = jax.lax.while_loop(lambda c: (c.change > 1.0) & (c.tries < limit), iterate, start)
+        solution = _implicit(residual, last.x, None if large else last.J, args)
+        return solution, Effort(last.tries, last.tries, last.change, ~(last.change <= 1.0))
 
 
 class Iterate(NamedTuple):

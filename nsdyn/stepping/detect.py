@@ -38,12 +38,11 @@ def hermite(x, h, y0, d0, y1, d1):
 
 def between(model: Model, start: State, end: State, h, p, x) -> tuple[Point, Array]:
     """The point and the multipliers on the dense output at the fraction x."""
-    rate = model.system.rate
     first, last = start.point, end.point
-    q = hermite(x, h, first.q, rate(first.q, first.v, p), last.q, rate(last.q, last.v, p))
+    q = hermite(x, h, first.q, model.qdot(first, p), last.q, model.qdot(last, p))
     v = hermite(x, h, first.v, start.memory.a, last.v, end.memory.a)
     lam = (1 - x) * start.memory.lam + x * end.memory.lam
-    return Point(first.t + x * h, q, v, first.mode, first.held), lam
+    return first.replace(t=first.t + x * h, q=q, v=v), lam
 
 
 def guards_between(model: Model, start: State, end: State, h, p, x):

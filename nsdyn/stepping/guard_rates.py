@@ -1,51 +1,50 @@
 """How guards change along the motion, and how large they may be by round-off alone."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
 
 from nsdyn.mechanics.model import Model, Point
 
-ROUND_OFF = 1e-13
-ZERO = 1e-15  # guards, of order one, that differ from zero by no more sit on it
+ROUND_OFF = 1e-13  # of the terms that a guard is made of
 
 
-def _with(point: Point, q, v, t) -> Point:
-    return eqx.tree_at(lambda x: (x.q, x.v, x.t), point, (q, v, t))
-
-
-def rates(model: Model, point: Point, a, lam, p, clock=1.0, lam_rate=None):
+def rates(model: Model, point: Point, a, lam, p, clock=1.0, lam_rate=None) -> Float[Array, " k"]:
     """d/dt of the guards with v' = a and t' = clock; multipliers count as constant unless their
     rate is given."""
-    guards = lambda q, v, t, lam: model.guards(_with(point, q, v, t), lam, p)
-    qdot = model.system.rate(point.q, point.v, p)
+    guards = lambda q, v, t, lam: model.guards(point.replace(q=q, v=v, t=t), lam, p)
+    still = jnp.zeros_like(lam)
     along = (
-        qdot,
+        model.qdot(point, p),
         a,
         jnp.full_like(point.t, clock),
-        jnp.zeros_like(lam) if lam_rate is None else lam_rate,
+        still if lam_rate is None else lam_rate,
     )
     return jax.jvp(guards, (point.q, point.v, point.t, lam), along)[1]
 
 
-def noise(model: Model, point: Point, lam, p):
-    """|dg/dx| |x| times a few units in the last place."""
+def noise(model: Model, point: Point, lam, p) -> Float[Array, " k"]:
+    """|dg/dx| |x| times a few units in the last place, over x = (q, v, t) and the multipliers. Each
+    of these is known to the round-off of the largest: all of them balance the same forces."""
     if model.k == 0:
         return jnp.zeros(0)
     x = (point.q, point.v, point.t)
-    slopes = (
-        jax.jacrev if point.q.shape[0] > 8 * model.k else jax.jacfwd
-    )  # a long chain has no room for n x n
-    columns = slopes(lambda x: model.guards(_with(point, *x), lam, p))(x)
-    sizes = [
-        jnp.sum(jnp.abs(c) * jnp.abs(y)[None], axis=range(1, c.ndim))
-        for c, y in zip(columns, x, strict=True)
-    ]
-    return ROUND_OFF * sum(sizes) + ZERO
+    guards = lambda x: model.guards(point.replace(q=x[0], v=x[1], t=x[2]), lam, p)
+    # a long chain has no room for n x n
+    slopes = jax.jacrev if point.q.shape[0] > 8 * model.k else jax.jacfwd
+    sizes = [_size(c, jnp.abs(y)) for c, y in zip(slopes(guards)(x), x, strict=True)]
+    if model.guards_use_lam:
+        by_lam = jax.jacfwd(lambda lam: model.guards(point, lam, p))(lam)
+        sizes.append(_size(by_lam, jnp.full_like(lam, jnp.max(jnp.abs(lam), initial=0.0))))
+    return ROUND_OFF * sum(sizes)
 
 
-def by_force(model: Model, point: Point, lam, p):
-    """Which guards look at the multipliers."""
+def _size(slope, x):
+    return jnp.sum(jnp.abs(slope) * x[None], axis=range(1, slope.ndim))
+
+
+def by_force(model: Model, point: Point, lam, p) -> Bool[Array, " k"]:
+    """Which guards read the multipliers."""
     if not model.guards_use_lam:
         return jnp.zeros(model.k, bool)
     return jnp.any(jax.jacfwd(lambda lam: model.guards(point, lam, p))(lam) != 0, axis=1)

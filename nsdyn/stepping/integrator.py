@@ -41,6 +41,26 @@ class State(eqx.Module):
     mode_stop: Array
     effort: Effort
 
+    @staticmethod
+    def begin(model: Model, point: Point, memory, p) -> "State":
+        """The state at a point where nothing has happened yet."""
+        return State(
+            point=point,
+            memory=memory,
+            guard=model.guards(point, memory.lam, p),
+            surface_tolerance=jnp.zeros(model.k),
+            departure_rate=jnp.zeros(model.k),
+            status=jnp.zeros((), int),
+            t_stop=point.t,
+            mode_stop=point.mode,
+            effort=Effort.none(),
+        )
+
+    def arrived(self, model: Model, point: Point, memory, p) -> "State":
+        """The state at another point."""
+        values = (point, memory, model.guards(point, memory.lam, p))
+        return eqx.tree_at(lambda x: (x.point, x.memory, x.guard), self, values)
+
     def with_failure(self, failed, code, point: Point) -> "State":
         """The state with a failure noted, unless there was one before."""
         first = failed & (self.status == Status.OK)
@@ -65,9 +85,9 @@ class State(eqx.Module):
 class AbstractIntegrator(eqx.Module):
     """Takes a mechanism from one grid time to the next, in two ways.
 
-    `attempt` is the fast one and knows nothing of switches; it says when it cannot be trusted.
-    `careful` carries out whatever switches there are and answers with a plan, from which `replay`
-    repeats the step in bounded pieces, for derivatives.
+    `step_smooth` is the fast one and ignores events; it says when it cannot be trusted.
+    `step_with_events` carries out whatever events there are and answers with a plan, from which
+    `step_differentiable` repeats the step in bounded pieces, for derivatives.
     """
 
     def __repr__(self) -> str:
@@ -84,24 +104,41 @@ class AbstractIntegrator(eqx.Module):
         return None
 
     @abstractmethod
-    def start(self, model: Model, point: Point, step, p) -> State:
+    def start(self, model: Model, point: Point, p) -> State:
         """The state at the initial point."""
 
     @abstractmethod
-    def attempt(self, model: Model, state: State, t_next, p) -> tuple[State, Bool[Array, ""]]:
+    def step_smooth(self, model: Model, state: State, t_next, p) -> tuple[State, Bool[Array, ""]]:
         """The state at t_next if nothing switches, and whether something does."""
 
     @abstractmethod
-    def careful(
+    def step_with_events(
         self, model: Model, state: State, log: Log, t_next, law: AbstractLaw, p
     ) -> tuple[State, Log, Any]:
         """The state at t_next, the log with the switches on the way, and the plan of them."""
 
     @abstractmethod
-    def replay(
+    def step_differentiable(
         self, model: Model, state: State, log: Log, t_next, law: AbstractLaw, p, plan
     ) -> tuple[State, Log]:
-        """What `careful` computes, differentiable in both modes."""
+        """What `step_with_events` computes, differentiable in both modes."""
+
+
+class AbstractMemory(eqx.Module):
+    """What a method keeps from one step to the next: at least the acceleration a = v' and the
+    multipliers lam at the end of the step, and what Newton's method did in it (None: nothing)."""
+
+    a: eqx.AbstractVar[Float[Array, " n"]]
+    lam: eqx.AbstractVar[Float[Array, " m"]]
+    effort: eqx.AbstractVar[Effort | None]
+
+
+class Memory(AbstractMemory):
+    """The memory of a method that needs no more than that."""
+
+    a: Float[Array, " n"]
+    lam: Float[Array, " m"]
+    effort: Effort | None = None
 
 
 class AbstractSmoothMethod(eqx.Module):

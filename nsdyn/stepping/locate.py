@@ -42,6 +42,7 @@ ITERATIONS = 30
 CONVERGED = 4e-15
 ACCEPTED = 1e-10
 REACH = 0.25  # Newton may leave its start by this part of the step
+BEYOND = 1e-6  # and the step itself by this
 APART = 1e-9  # iterates nearer than this say nothing about a slope
 
 
@@ -55,6 +56,14 @@ class LocatedEvent(eqx.Module):
     fired: Bool[Array, " k"]
     found: Bool[Array, ""]
     moves: Bool[Array, ""]
+
+    @staticmethod
+    def empty(guards: int) -> "LocatedEvent":
+        no = jnp.zeros((), bool)
+        nobody = jnp.zeros(guards, bool)
+        return LocatedEvent(
+            theta=jnp.zeros(()), index=jnp.zeros((), int), fired=nobody, found=no, moves=no
+        )
 
 
 class EventSearch(NamedTuple):
@@ -75,43 +84,54 @@ def locate(model: Model, start: State, h, p, advance: Callable) -> EventSearch:
     advance(theta, end, first) is the step map, as a state; `end` is that of the straight step once
     it was made, `first` of all.
     """
-    nobody, none = jnp.zeros((), bool), jnp.zeros(model.k, bool)
-    blank = LocatedEvent(jnp.zeros(()), jnp.zeros((), int), none, nobody, nobody)
+    no = jnp.zeros((), bool)
+    empty = LocatedEvent.empty(model.k)
     immediate = (start.surface_tolerance == 0) & (start.guard <= 0)
 
     def begun(c: EventSearch, stop: State) -> EventSearch:
-        seen = scan_guards(model, start, stop, h, p, INTERVALS)
+        """The search after the straight step."""
+        scan = scan_guards(model, start, stop, h, p, INTERVALS)
         at_once = jnp.any(immediate)
-        event = LocatedEvent(jnp.zeros(()), jnp.argmax(immediate), immediate, at_once, nobody)
-        place = _place(start)
-        first = jnp.argmin(seen.first_zero)
-        before = (jnp.ones(()), stop.guard, jnp.zeros(model.k))
-        done = at_once | ~jnp.any(seen.fired)
+        first = jnp.argmin(scan.first_zero)
+        event = LocatedEvent(
+            theta=jnp.zeros(()),
+            index=jnp.argmax(immediate),
+            fired=immediate,
+            found=at_once,
+            moves=no,
+        )
         return EventSearch(
-            stop,
-            seen,
-            event,
-            place,
-            jnp.minimum(seen.first_zero[first], 1.0),
-            first,
-            before,
-            c.tries + 1,
-            done,
+            end=stop,
+            scan=scan,
+            event=event,
+            place=_place(start),
+            theta=jnp.minimum(scan.first_zero[first], 1.0),
+            which=first,
+            before=(jnp.ones(()), stop.guard, jnp.zeros(model.k)),
+            tries=c.tries + 1,
+            done=at_once | ~jnp.any(scan.fired),
         )
 
     def iterate(c: EventSearch) -> EventSearch:
         first = c.tries == 0
         stop = advance(c.theta, c.end, first)
         lam_rate = (c.end.memory.lam - start.memory.lam) / h
-        along = h * guard_rates.rates(
-            model, stop.point, stop.memory.a, stop.memory.lam, p, lam_rate=lam_rate
-        )  # (2)
-        new, nearer = begun(c, stop), _improved(model, c, stop, along, p)
-        return jax.tree.map(lambda a, b: jnp.where(first, a, b), new, nearer)
+        memory = stop.memory
+        rates = guard_rates.rates(model, stop.point, memory.a, memory.lam, p, lam_rate=lam_rate)
+        nearer = _improved(model, c, stop, h * rates, p)  # (2)
+        return jax.tree.map(lambda a, b: jnp.where(first, a, b), begun(c, stop), nearer)
 
-    unseen = GuardScan(none, jnp.zeros(model.k), nobody)
-    one, zero, before = jnp.ones(()), blank.index, (jnp.ones(()), start.guard, start.guard)
-    search = EventSearch(start, unseen, blank, _place(start), one, zero, before, zero, nobody)
+    search = EventSearch(
+        end=start,
+        scan=GuardScan(fired=empty.fired, first_zero=jnp.zeros(model.k), fell_back=no),
+        event=empty,
+        place=_place(start),
+        theta=jnp.ones(()),
+        which=empty.index,
+        before=(jnp.ones(()), start.guard, start.guard),
+        tries=empty.index,
+        done=no,
+    )
     return jax.lax.while_loop(lambda c: ~c.done & (c.tries <= ITERATIONS), iterate, search)
 
 
@@ -121,33 +141,57 @@ def _place(state: State) -> tuple:
 
 def _improved(model: Model, c: EventSearch, stop: State, along, p) -> EventSearch:
     """One iteration of (1), at the state `stop` = Phi(theta h)."""
-    theta, i, hit, guess, g = c.theta, c.which, c.scan.fired, c.scan.first_zero, stop.guard
+    i = c.which
+    g = stop.guard
+    seen = c.scan.fired
     theta_0, g_0, slope_0 = c.before
     noise = guard_rates.noise(model, stop.point, stop.memory.lam, p)
-    apart = (jnp.abs(theta - theta_0) > APART) & (
-        jnp.abs(g - g_0) > noise
-    )  # else the secant is one through round-off
-    secant = jnp.where(apart, (g - g_0) / jnp.where(apart, theta - theta_0, 1.0), slope_0)  # (3)
+    # Iterates that are not apart would give a secant through round-off.
+    apart = (jnp.abs(c.theta - theta_0) > APART) & (jnp.abs(g - g_0) > noise)
+    secant = jnp.where(apart, (g - g_0) / jnp.where(apart, c.theta - theta_0, 1.0), slope_0)  # (3)
     slope = jnp.where(c.tries == 1, along, secant)
     falling = slope[i] < 0
     step = -g[i] / jnp.where(falling, slope[i], -1.0)  # (1)
-    # what is not a root is not accepted, also where Newton is held back at the edge of its reach
-    change = jnp.where(falling & hit[i], jnp.abs(step), jnp.inf)
-    accepted = (
-        falling & hit[i] & (jnp.abs(g[i]) <= jnp.maximum(-ACCEPTED * slope[i], noise[i]))
-    )  # (4)
-    low, high = jnp.maximum(guess[i] - REACH, -1e-6), jnp.minimum(guess[i] + REACH, 1.0 + 1e-6)
-    target = jnp.clip(theta + jnp.where(falling, step, 0.0), low, high)
-    # has another guard crossed before?
+    # What is not a root is not accepted, also where Newton is held back at the edge of its reach.
+    change = jnp.where(falling & seen[i], jnp.abs(step), jnp.inf)
+    small = jnp.abs(g[i]) <= jnp.maximum(-ACCEPTED * slope[i], noise[i])  # (4)
+    accepted = falling & seen[i] & small
+    other, t_other, earlier = _crossed_before(c, g, slope, noise)
+    earlier = accepted & earlier
     together = jnp.maximum(SLACK * jnp.abs(slope), noise)
-    late = jnp.where(hit & (slope < 0), g / jnp.where(slope < 0, -slope, 1.0), jnp.inf)
-    j = jnp.argmin(late)
-    earlier = accepted & (j != i) & (g[j] < -together[j])
-    fired = (hit & (g <= together)) | (jnp.arange(hit.shape[0]) == i)
-    event = LocatedEvent(theta, i, fired, accepted & ~earlier, jnp.ones((), bool))
-    theta_1, i_1 = jnp.where(earlier, theta + late[j], target), jnp.where(earlier, j, i)
-    gains = (c.tries == 1) | (change < jnp.abs(theta - theta_0))  # the guess is the first iterate
-    done = accepted & ~earlier & ((change <= CONVERGED) | ~gains)
+    gains = (c.tries == 1) | (change < jnp.abs(c.theta - theta_0))  # the guess is the first iterate
     return EventSearch(
-        c.end, c.scan, event, _place(stop), theta_1, i_1, (theta, g, slope), c.tries + 1, done
+        end=c.end,
+        scan=c.scan,
+        event=LocatedEvent(
+            theta=c.theta,
+            index=i,
+            fired=(seen & (g <= together)) | (jnp.arange(seen.shape[0]) == i),
+            found=accepted & ~earlier,
+            moves=jnp.ones((), bool),
+        ),
+        place=_place(stop),
+        theta=jnp.where(earlier, t_other, _within_reach(c, jnp.where(falling, step, 0.0))),
+        which=jnp.where(earlier, other, i),
+        before=(c.theta, g, slope),
+        tries=c.tries + 1,
+        done=accepted & ~earlier & ((change <= CONVERGED) | ~gains),
     )
+
+
+def _within_reach(c: EventSearch, step):
+    """The next theta, not too far from where the guard was seen to cross."""
+    guess = c.scan.first_zero[c.which]
+    low = jnp.maximum(guess - REACH, -BEYOND)
+    high = jnp.minimum(guess + REACH, 1.0 + BEYOND)
+    return jnp.clip(c.theta + step, low, high)
+
+
+def _crossed_before(c: EventSearch, g, slope, noise):
+    """The guard that crossed first, by linear extrapolation from here: its index, where it did so,
+    and whether it is another one than that which is located."""
+    falls = c.scan.fired & (slope < 0)
+    late = jnp.where(falls, g / jnp.where(slope < 0, -slope, 1.0), jnp.inf)
+    j = jnp.argmin(late)
+    together = jnp.maximum(SLACK * jnp.abs(slope[j]), noise[j])
+    return j, c.theta + late[j], (j != c.which) & (g[j] < -together)

@@ -1,102 +1,119 @@
-"""One switch of a mechanism: new mode, law, velocity after, record.
+"""One mode change of a mechanism: new mode, law, velocity after, record.
 
     fired guards -> mode after -> G-, G+ -> law -> v+ -> (contacts settle) -> record
 
 Rows that only disappear leave the velocity unchanged. A contact that bounces opens again at once;
 one that comes to rest has its rate removed in the mass metric.
+
+Residuals are compared with the sizes of `nsdyn.tolerances`: with w_i = |G_i|_(M^-1),
+
+    the constraints meet:     |g_i| <= meet w_i L                                              (1)
+    the law obeys them:       |G_i v+ + g_t| <= obey (w_i (V- + V+) + |g_t|)                   (2)
+    the law has work to do:   |G_i v- + g_t| > obey (|G_i| |v-| + |g_t|), or a row is new      (3)
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn.constraints.base import NO_MODE
 from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
-from nsdyn.mechanics.model import Model, Point, project_velocity
+from nsdyn.mechanics.model import Model, Point
+from nsdyn.mechanics.projection import project_velocity
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.status import Status
 from nsdyn.stepping.log import Record
 
-MEET = 1e-6
-OBEY = 1e-6
-
 
 class LawAnswer(NamedTuple):
-    """What the law answers at a switch, whether it acts at all, its objection, what it was asked
-    about, and T(v) there."""
+    """What the law answered, whether it had work to do, why it failed, what it was asked, and the
+    kinetic energy T(v) at that place."""
 
     jump: Jump
-    acts: jnp.ndarray
-    failure_code: jnp.ndarray
+    acts: Bool[Array, ""]
+    failure_code: Int[Array, ""]
     change: ModeChange
     kinetic: Callable
 
 
-def impulse(model: Model, before: Point, here: SaddlePoint, v, law: AbstractLaw, p) -> LawAnswer:
-    """The law on the velocity v, from the mode of `before` to the mode of `here`, at the
-    configuration of `here`."""
-    q, t = here.point.q, here.point.t
-    G_before = model.jacobian(q, v, t, p, before.mode, before.held)
-    on_before = model.live(q, t, p, before.mode)
-    gt = here.psi(jnp.zeros_like(v))
-    system = model.system
-    M = system.mass(q, p)
-    kinetic = (
-        (lambda v: system.kinetic(q, v, p))
-        if system.momentum
-        else (lambda v: 0.5 * jnp.sum(v * (M @ v)))
-    )
+def ask_law(model: Model, before: Point, here: SaddlePoint, v, law: AbstractLaw, p) -> LawAnswer:
+    """The law on the velocity v, from the mode of `before` to that of `here`, at the configuration
+    of `here`."""
+    old = before.replace(t=here.point.t, q=here.point.q, v=v)
+    M = model.system.mass(old.q, p)
     change = ModeChange.of(
-        M, G_before, here.G, v, gt, None, on_before, here.live, here.solve_mass, q, t, p, before.v
+        M=M,
+        G_before=model.jacobian(old, p),
+        G_after=here.G,
+        v_before=v,
+        gt_after=here.psi(jnp.zeros_like(v)),
+        on_before=model.live(old, p),
+        on_after=here.live,
+        solve=here.solve_mass,
+        q=old.q,
+        t=old.t,
+        p=p,
+        w=before.v,
     )
-    objection, jump = law.answer(change)
-    # A row that stays but is driven at another speed is as good as new.
-    size = jnp.abs(here.G) @ jnp.abs(v)
-    moved = jnp.abs(here.G @ v + gt) > OBEY * (size + jnp.abs(gt))
-    acts = jnp.any(here.live & (moved | ~change.kept))
-    after = jnp.where(acts, jump.v_after, v)
-    objection = jnp.where(acts, objection, Status.OK)
+    declared, known = model.persists(before, here.point, p)
+    change = change._replace(kept=jnp.where(known, declared, change.kept))
+    code, jump = law.answer(change)
+    acts = jnp.any(here.live & (_is_driven(change, model.tolerances.obey) | ~change.kept))
     return LawAnswer(
-        Jump(after, jnp.where(acts, jump.Lam, 0.0), jump.direction),
-        acts,
-        objection,
-        change,
-        kinetic,
+        jump=Jump(
+            v_after=jnp.where(acts, jump.v_after, v),
+            Lam=jnp.where(acts, jump.Lam, 0.0),
+            direction=jump.direction,
+        ),
+        acts=acts,
+        failure_code=jnp.where(acts, code, Status.OK),
+        change=change,
+        kinetic=_kinetic(model, old.q, M, p),
     )
 
 
-def change_mode(
-    model: Model, point: Point, fired, law: AbstractLaw, p
-) -> tuple[Point, Record, jnp.ndarray]:
-    """The point after the switch, its record and a status."""
+def _is_driven(change: ModeChange, obey) -> Bool[Array, " m"]:
+    """Which rows move against their rate: a row that stays but is driven at another speed is as
+    good as new."""
+    size = jnp.abs(change.G_after) @ jnp.abs(change.v_before) + jnp.abs(change.gt_after)
+    return jnp.abs(change.rates(change.v_before)) > obey * size  # (3)
+
+
+def _kinetic(model: Model, q, M, p) -> Callable:
+    system = model.system
+    if system.momentum is not None:
+        return lambda v: system.kinetic(q, v, p)
+    return lambda v: 0.5 * jnp.sum(v * (M @ v))
+
+
+def change_mode(model: Model, point: Point, fired, law: AbstractLaw, p):
+    """The point after the mode change, its record and a status."""
     after = model.after(fired, point, p)
-    found = impulse(model, point, SaddlePoint(model, after, p), point.v, law, p)
-    landed, Lam = after_impact(model, point, after, found.jump, p)
-    code = status(model, landed, p, found)
-    gap = jnp.where(
-        _live(model, landed, p), model.rows(point.q, point.t, p, landed.mode, landed.held), 0.0
-    )
-    meets = jnp.max(jnp.abs(gap), initial=0.0) <= MEET * jnp.maximum(1.0, jnp.max(jnp.abs(point.q)))
+    here = SaddlePoint(model, after, p)
+    answer = ask_law(model, point, here, point.v, law, p)
+    landed, Lam = after_impact(model, here, answer.jump, p)
+    code = status_of(model, landed, answer, here, p)
+    gap = jnp.where(model.live(landed, p), model.rows(landed, p), 0.0)
+    length = model.length(point.q, point.v, p, answer.kinetic)
+    meets = jnp.all(jnp.abs(gap) <= model.tolerances.meet * here.row_sizes * length)  # (1)
     code = jnp.where((code == Status.NO_MODE) | meets, code, Status.DO_NOT_MEET)
-    return landed, record(point, landed, Lam, found), code
+    return landed, record_of(point, landed, Lam, answer), code
 
 
-def after_impact(model: Model, before: Point, after: Point, jump: Jump, p):
+def after_impact(model: Model, here: SaddlePoint, jump: Jump, p) -> tuple[Point, Array]:
     """The point after the impulse, with contacts settled, and all the impulse that took it
     there."""
-    landed = eqx.tree_at(lambda x: x.v, after, jump.v_after)
+    landed = here.point.replace(v=jump.v_after)
     if not model.mode_depends_on_impact:
         return landed, jump.Lam
-    landed = eqx.tree_at(
-        lambda x: x.mode, landed, model.mode_after_impact(before, after, jump.v_after, p)
-    )
+    landed = landed.replace(mode=model.mode_after_impact(landed, here.rest_speeds(), p))
     v, rest = project_velocity(model, landed, p)
-    return eqx.tree_at(lambda x: x.v, landed, v), jump.Lam + rest
+    return landed.replace(v=v), jump.Lam + rest
 
 
-def record(before: Point, landed: Point, Lam, found: LawAnswer) -> Record:
+def record_of(before: Point, landed: Point, Lam: Float[Array, " m"], answer: LawAnswer) -> Record:
     return Record(
         t=before.t,
         mode_before=before.mode,
@@ -105,27 +122,20 @@ def record(before: Point, landed: Point, Lam, found: LawAnswer) -> Record:
         v_before=before.v,
         v_after=landed.v,
         Lam=Lam,
-        direction=found.jump.direction,
-        kinetic_before=found.kinetic(before.v),
-        kinetic_after=found.kinetic(landed.v),
+        direction=answer.jump.direction,
+        kinetic_before=answer.kinetic(before.v),
+        kinetic_after=answer.kinetic(landed.v),
     )
 
 
-def _live(model, point, p):
-    return model.live(point.q, point.t, p, point.mode)
-
-
-def status(model: Model, landed: Point, p, found: LawAnswer):
-    """What is wrong with a switch, apart from constraints that do not meet."""
-    lost = jnp.any(landed.mode == NO_MODE)
-    G, gt = (
-        found.change.G_after,
-        found.change.gt_after,
-    )  # settling only takes rows away, so these serve for the landed point too
-    speed = jnp.abs(found.change.v_before) + jnp.abs(landed.v)
-    obeyed = jnp.abs(G @ landed.v + gt) <= OBEY * (jnp.abs(G) @ speed + jnp.max(speed))
-    obeys = jnp.all(~_live(model, landed, p) | obeyed)
+def status_of(model: Model, landed: Point, answer: LawAnswer, here: SaddlePoint, p):
+    """What is wrong with a mode change, apart from constraints that do not meet."""
+    # Settling only takes rows away, so the rows of `here` serve for the landed point too.
+    change, tolerance = answer.change, model.tolerances.obey
+    speeds = [jnp.sqrt(2 * answer.kinetic(v)) for v in (change.v_before, landed.v)]
+    bound = tolerance * (here.row_sizes * sum(speeds) + jnp.abs(change.gt_after))
+    obeyed = jnp.abs(change.rates(landed.v)) <= bound  # (2)
+    obeys = jnp.all(~model.live(landed, p) | obeyed)
     code = jnp.where(obeys, Status.OK, Status.LAW_VIOLATES)
-    return jnp.where(
-        lost, Status.NO_MODE, jnp.where(found.failure_code != Status.OK, found.failure_code, code)
-    )
+    code = jnp.where(answer.failure_code != Status.OK, answer.failure_code, code)
+    return jnp.where(jnp.any(landed.mode == NO_MODE), Status.NO_MODE, code)

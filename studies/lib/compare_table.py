@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsdyn.analysis.residuals import events_before
 from nsdyn.status import MESSAGES
-from nsdyn.studies.compare import LEVELS, Comparison, Run, passed
+from nsdyn.studies.compare import LEVELS, Comparison, Run
 
 LATE = 5  # rows to a switch by which a run may be late
 COUNTED = ("iterations", "iterations_worst", "compile_s", "from_cache", "run_s", "t_stop")
@@ -69,7 +70,7 @@ def against(run: Run, reference: Run | None) -> Against | None:
     )  # at least one: all runs have the same start
     rows = slice(0, count)
     t = a.t.values[rows]
-    counts = [passed(t, x.event_t.values if "event_t" in x else np.zeros(0)) for x in (a, b)]
+    counts = [events_before(t, x.event_t.values if "event_t" in x else np.zeros(0)) for x in (a, b)]
     differ = (a["mode"].values[rows] != b["mode"].values[rows]).reshape(count, -1).any(axis=1)
     if (
         counts[0][-1] == counts[1][-1]

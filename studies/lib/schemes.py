@@ -8,12 +8,12 @@ step.
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from nsdyn import newton
 from nsdyn.integrators import NSGA, RK4, EventDriven, GeneralizedAlpha, MoreauJean
+from nsdyn.numerics.newton import Newton
 from nsdyn.studies.lib import archive, style
 
 RHO_INF = 0.8  # ours: the slides do not print it
-NEWTON = newton.TOLERANCE  # no scheme has another
+NEWTON = float(Newton().tolerance)  # no scheme has another
 
 
 class Scheme(NamedTuple):

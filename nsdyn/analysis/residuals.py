@@ -1,0 +1,79 @@
+"""Residuals of the constraints along a run, at three levels, row by row:
+
+    g,    psi = G v + g_t,    G v' + gamma    with    v' = M^-1 (f - G^T lam)                  (1)
+
+where lam is the reaction that the scheme reports. Rows that are not live are zero. What a lock
+holds is taken from the record of its event; the gap that a scheme without a position level leaves
+in the very step in which it locks does not show in g.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from nsdyn.mechanics.model import Model, Point
+from nsdyn.problem import Problem
+from nsdyn.results.solution import Trajectory
+
+SAME_INSTANT = 1e-9  # of a step
+
+
+class Residuals(NamedTuple):
+    """Residuals over the rows of a run, shape (rows, m) each."""
+
+    position: np.ndarray
+    velocity: np.ndarray
+    acceleration: np.ndarray
+
+
+def residuals(problem: Problem, run: Trajectory) -> Residuals:
+    """(1) over the rows of a run."""
+    points = points_of(problem, run)
+    found = _levels(problem.model(), problem.params, points, jnp.asarray(run.lam))
+    return Residuals(*map(np.asarray, found))
+
+
+@eqx.filter_jit
+def _levels(model: Model, p, points: Point, lam):
+    def levels(point: Point, lam):
+        live = model.live(point, p)
+        G = jnp.where(live[:, None], model.jacobian(point, p), 0.0)
+        a = model.system.solver(point.q, p)(model.force(point, p) - G.T @ lam)
+        three = (model.rows(point, p), model.psi(point, p), G @ a + model.gamma(point, p))  # (1)
+        return tuple(jnp.where(live, x, 0.0) for x in three)
+
+    return jax.vmap(levels)(points, lam)
+
+
+def points_of(problem: Problem, run: Trajectory) -> Point:
+    """The rows of a run as points, with what the constraints hold in each."""
+    model = problem.model()
+    held = _held(model, problem, run)
+    t, q, v, mode = (jnp.asarray(x) for x in (run.t, run.q, run.v, run.mode))
+    return Point(t, q, v, mode, held)
+
+
+def _held(model: Model, problem: Problem, run: Trajectory):
+    """What the constraints hold in each row, from the records of the events."""
+    p = problem.params
+    start = model.start(problem.q0, problem.v0, jnp.asarray(run.t0), p)
+    held = [start.held]
+    for event in run.events:
+        before = model.split_mode(jnp.asarray(event.mode_before))
+        after = model.split_mode(jnp.asarray(event.mode_after))
+        changed = [bool(jnp.any(a != b)) for a, b in zip(before, after, strict=True)]
+        parts = zip(model.parts, changed, held[-1], strict=True)
+        fresh = [c.hold(event.q, event.t, p) if new else old for c, new, old in parts]
+        held.append(tuple(fresh))
+    stacked = jax.tree.map(lambda *values: jnp.stack([jnp.asarray(x) for x in values]), *held)
+    return jax.tree.map(lambda x: x[events_before(run.t, run.events.t)], stacked)
+
+
+def events_before(t: np.ndarray, event_times: np.ndarray) -> np.ndarray:
+    """How many events lie before each row; a row at the instant of one, but for round-off, comes
+    after it."""
+    slack = SAME_INSTANT * np.min(np.diff(t), initial=np.inf) if len(t) > 1 else 0.0
+    return np.searchsorted(event_times, t + slack, side="right")

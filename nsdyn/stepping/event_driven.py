@@ -1,0 +1,260 @@
+"""Event-driven integration: a smooth method between events, which are located and carried out
+inside the step.
+
+A step from x_0 to the grid time t_1:
+
+    x_1 = Phi(x_0, t_1 - t_0)                            a straight step; all there is when
+                                                         no guard falls                        (1)
+    if a guard falls through zero on the dense output:
+        theta = first zero of g_i(Phi(x_0, theta h))     `nsdyn.stepping.locate`               (2)
+        x_e = Phi(x_0, theta h);  x_0 = change(x_e)      `nsdyn.stepping.mode_change`          (3)
+        and again from there to t_1
+
+Derivatives: theta is found under stop_gradient; one Newton step on g_i then carries its derivative,
+
+    theta_d = theta - g_i / g_i',   x_e = Phi(theta) + Phi'(theta) (theta_d - theta)           (4)
+
+which changes nothing in value and makes event time and state exactly differentiable. Phi includes
+the projection that removes constraint drift, on by default.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from nsdyn.errors import ProblemError
+from nsdyn.mechanics.model import Model, Point
+from nsdyn.mechanics.projection import project
+from nsdyn.status import Status
+from nsdyn.stepping import guard_rates
+from nsdyn.stepping.detect import SLACK, between, scan_guards
+from nsdyn.stepping.integrator import AbstractIntegrator, AbstractSmoothMethod, State, first_of
+from nsdyn.stepping.locate import LocatedEvent, locate
+from nsdyn.stepping.log import put
+from nsdyn.stepping.mode_change import change_mode
+
+INTERVALS = 4  # in which a step is scanned for events; one with an event is scanned more closely
+
+
+class EventPlan(eqx.Module):
+    """The events inside one step, from which it can be repeated."""
+
+    events: LocatedEvent
+    count: Int[Array, ""]
+
+    @staticmethod
+    def empty(guards: int, capacity: int) -> "EventPlan":
+        repeat = lambda x: jnp.broadcast_to(x, (capacity, *x.shape))
+        return EventPlan(jax.tree.map(repeat, LocatedEvent.empty(guards)), jnp.zeros((), int))
+
+    def append(self, event: LocatedEvent, wanted) -> "EventPlan":
+        return EventPlan(put(self.events, event, self.count, wanted), self.count + wanted)
+
+
+class EventDriven(AbstractIntegrator):
+    """A smooth method that stops at every event, changes the mode there, and goes on.
+
+    method: the smooth method, such as RK4() or GeneralizedAlpha(index=2).
+    project: whether constraint drift is removed after each step.
+    max_switches: events at most within one step; beyond it TOO_MANY_SWITCHES.
+    """
+
+    method: AbstractSmoothMethod
+    project: bool = eqx.field(static=True, default=True)
+    max_switches: int = eqx.field(static=True, default=24)
+
+    def __check_init__(self):
+        if not isinstance(self.method, AbstractSmoothMethod):
+            raise ProblemError(
+                "EventDriven(method=...): expected a smooth method such as RK4(), found "
+                f"{self.method!r}"
+            )
+        if self.max_switches < 1:
+            raise ProblemError(
+                f"EventDriven(max_switches=...): expected at least 1, found {self.max_switches}"
+            )
+
+    def start(self, model, point, p):
+        point, memory = self.method.init(model, point, p)
+        state = State.begin(model, point, memory, p)
+        state = self._on_surface(model, state, model.step, p, jnp.zeros(model.k, bool))
+        falling = jnp.abs(state.guard) <= SLACK * jnp.abs(_rates(model, state, p)) * model.step
+        # A force that is past its limit at t_0 fires at once; a position or a velocity past its
+        # limit is a wrong start.
+        forces = guard_rates.by_force(model, point, memory.lam, p)
+        negative = (state.surface_tolerance == 0) & (state.guard < 0) & ~falling & ~forces
+        return state.with_failure(jnp.any(negative), Status.GUARD_NEGATIVE, point)
+
+    def step_smooth(self, model, state, t_next, p):
+        h = t_next - state.point.t
+        end = self._smooth(model, state, h, p)  # (1)
+        seen = scan_guards(model, state, end, h, p, INTERVALS)
+        return _at_time(_risen(state, end), t_next), jnp.any(seen.fired) | seen.fell_back
+
+    def step_with_events(self, model, state, log, t_next, law, p):
+        def piece(carry):
+            """From one event to the next, or to the end of the step."""
+            start, _, log, plan = carry
+            h = t_next - start.point.t
+            search = locate(model, start, h, p, self._flow(model, start, h, p))  # (2)
+            event = search.event
+            end = _risen(start, search.end)
+            finite = _is_finite(end.point)
+            seen, back = jnp.any(search.scan.fired), search.scan.fell_back
+            found = seen & event.found & finite
+            full = log.count >= log.capacity
+            crowded = plan.count >= self.max_switches
+            go = found & ~full & ~crowded & ~back
+            t, q, v = search.place
+            before = start.point.replace(t=t, q=q, v=v)
+            landed, record, changed = self._change_at(model, start, before, event.fired, law, p)
+            landed = self._on_surface(model, landed, h, p, event.fired)
+            grazes = jnp.all(end.guard >= -SLACK * jnp.abs(start.guard))
+            code = first_of(
+                (~finite, Status.NONFINITE),
+                (back, Status.LEADS_BACK),
+                (seen & ~found & ~grazes, Status.NOT_LOCATED),
+                (found & crowded, Status.TOO_MANY_SWITCHES),
+                (found & full, Status.LOG_FULL),
+                (go & (changed != Status.OK), changed),
+            )
+            failed = code != Status.OK
+            where = start.point.replace(t=jnp.where(go, record.t, start.point.t))
+            state = jax.tree.map(lambda a, b: jnp.where(go, a, b), landed, end)
+            state = state.with_failure(failed, code, where)
+            return state, ~go | failed, log.append(record, go & ~failed), plan.append(event, go)
+
+        plan = EventPlan.empty(model.k, self.max_switches)
+        carry = (state, state.status != Status.OK, log, plan)
+        state, _, log, plan = jax.lax.while_loop(lambda c: ~c[1], piece, carry)
+        if self.method.is_multistep:
+            fresh = self._renewed(model, state, p)
+            state = jax.tree.map(lambda a, b: jnp.where(plan.count > 0, a, b), fresh, state)
+        return _at_time(state, t_next), log, plan
+
+    def step_differentiable(self, model, state, log, t_next, law, p, plan: EventPlan):
+        """The same step, built of a bounded number of pieces. What only decides about events is
+        left as it was."""
+
+        def piece(carry, step):
+            event, wanted = step
+
+            def go(state, log):
+                before = self._at_event(model, state, t_next - state.point.t, p, event)
+                landed, record, _ = self._change_at(model, state, before, event.fired, law, p)
+                return landed, log.append(record, True)
+
+            return jax.lax.cond(wanted, go, lambda *same: same, *carry), None
+
+        def pieces(state, log):
+            wanted = jnp.arange(self.max_switches) < plan.count
+            return jax.lax.scan(piece, (state, log), (plan.events, wanted))[0]
+
+        state, log = jax.lax.cond(plan.count > 0, pieces, lambda *same: same, state, log)
+        end = self._smooth(model, state, t_next - state.point.t, p)
+        if self.method.is_multistep:
+            renew = lambda state: self._renewed(model, state, p)
+            end = jax.lax.cond(plan.count > 0, renew, lambda same: same, end)
+        return _at_time(eqx.tree_at(lambda x: x.guard, end, state.guard), t_next), log
+
+    # Pieces of a step.
+
+    def _smooth(self, model: Model, state: State, h, p) -> State:
+        """Phi: a step of the method, drift projected away, guards evaluated."""
+        finish = (lambda point: project(model, point, p)) if self.project and model.drifts else None
+        point, memory = self.method.step(model, state.point, state.memory, h, p, finish)
+        end = state.arrived(model, point, memory, p)
+        return end if memory.effort is None else end.with_effort(memory.effort, state.point)
+
+    def _renewed(self, model: Model, state: State, p) -> State:
+        """The state with its constraints satisfied and the memory of a method rebuilt."""
+        point = project(model, state.point, p) if model.drifts else state.point
+        point, memory = self.method.init(model, point, p)
+        return state.arrived(model, point, memory, p)
+
+    def _flow(self, model: Model, state: State, h, p) -> Callable:
+        """The step map of (2), advance(theta, end, first) -> state. A multistep method lives on its
+        grid: for it the dense output of the step to `end`, which is found `first`, takes the place
+        of shorter steps."""
+        if not self.method.is_multistep:
+            return lambda theta, end, first: self._smooth(model, state, theta * h, p)
+        straight = lambda theta, end: self._smooth(model, state, h, p)
+        shorter = lambda theta, end: self._between(model, state, end, h, p, theta)
+        return lambda theta, end, first: jax.lax.cond(first, straight, shorter, theta, end)
+
+    def _between(self, model: Model, state: State, end: State, h, p, theta) -> State:
+        """The dense output of the step to `end`, put back on the constraints."""
+        point, lam = between(model, state, end, h, p, theta)
+        point = project(model, point, p) if model.drifts else point
+        a = (1 - theta) * state.memory.a + theta * end.memory.a
+        values = (point, a, lam, model.guards(point, lam, p))
+        return eqx.tree_at(lambda x: (x.point, x.memory.a, x.memory.lam, x.guard), end, values)
+
+    def _change_at(self, model, state, before: Point, fired, law, p) -> tuple:
+        """Change the mode at the point `before` and start the method again: the state after, the
+        record, a status."""
+        after, record, status = change_mode(model, before, fired, law, p)  # (3)
+        point, memory = self.method.init(model, after, p)
+        return eqx.tree_at(lambda x: (x.point, x.memory), state, (point, memory)), record, status
+
+    def _on_surface(self, model, state, h, p, fired) -> State:
+        """The guards at a point reached by an event: those at zero to round-off are not watched
+        until they have risen. One that did not fire and is falling is about to: it stays
+        watched."""
+        guard = model.guards(state.point, state.memory.lam, p)
+        rate = _rates(model, state, p)
+        noise = guard_rates.noise(model, state.point, state.memory.lam, p)
+        tolerance = SLACK * jnp.abs(rate * h) + noise
+        surface = (jnp.abs(guard) <= tolerance) & (fired | (rate >= 0))
+        departure = jnp.where(surface & (rate * h > tolerance), rate, 0.0)
+        # A tolerance of zero says that a guard is watched, so one on its surface has a tiny one.
+        tiny = jnp.finfo(float).tiny
+        tolerance = jnp.where(surface, jnp.maximum(tolerance, tiny), 0.0)
+        values = (guard, *jax.lax.stop_gradient((tolerance, departure)))
+        where = lambda x: (x.guard, x.surface_tolerance, x.departure_rate)
+        return eqx.tree_at(where, state, values)
+
+    def _at_event(self, model: Model, state: State, h, p, event: LocatedEvent) -> Point:
+        """The point at a located event, with the derivative of (4)."""
+
+        def phi(theta, model, state, h, p):
+            if self.method.is_multistep:
+                end = self._smooth(model, state, h, p)
+                stop = self._between(model, state, end, h, p, theta)
+            else:
+                stop = self._smooth(model, state, theta * h, p)
+            return (stop.point.t, stop.point.q, stop.point.v), stop.guard[event.index]
+
+        theta = jax.lax.stop_gradient(event.theta)
+        args = (model, state, h, p)
+        frozen = jax.tree.map(
+            lambda x: jax.lax.stop_gradient(x) if eqx.is_inexact_array(x) else x, args
+        )
+        along = jax.jvp(lambda theta: phi(theta, *frozen), (theta,), (jnp.ones_like(theta),))
+        velocity, slope = along[1]
+        x, g = phi(theta, *args)
+        change = jnp.where(event.moves, -g / jnp.where(event.moves, slope, 1.0), 0.0)
+        t, q, v = (y + rate * change for y, rate in zip(x, velocity, strict=True))  # (4)
+        return state.point.replace(t=t, q=q, v=v)
+
+
+def _rates(model: Model, state: State, p):
+    return guard_rates.rates(model, state.point, state.memory.a, state.memory.lam, p)
+
+
+def _is_finite(point: Point):
+    return jnp.all(jnp.isfinite(point.q)) & jnp.all(jnp.isfinite(point.v))
+
+
+def _risen(start: State, end: State) -> State:
+    """Guards that have left their surface are watched again."""
+    left = end.guard > start.surface_tolerance
+    tolerance = jnp.where(left, 0.0, start.surface_tolerance)
+    return eqx.tree_at(lambda x: x.surface_tolerance, end, tolerance)
+
+
+def _at_time(state: State, t) -> State:
+    return eqx.tree_at(lambda x: x.point.t, state, t)

@@ -1,0 +1,47 @@
+"""What counts as zero. All numbers are pure: they are multiplied by sizes that come from the
+motion,
+
+    length  L = |q|_M + h |v|_M,     speed  V = |v|_M,     |x|_M^2 = x^T M x                   (1)
+
+with the step h. A row g with the gradient G is then small if |g| <= tolerance |G|_(M^-1) L, and its
+rate psi if |psi| <= tolerance |G|_(M^-1) V. This does not change with the units of length, time and
+mass, nor if a row is multiplied by a number.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from nsdyn.errors import ProblemError
+
+
+def _pure_number(x):
+    number = jnp.asarray(x, float)
+    if not isinstance(number, jax.core.Tracer) and not np.asarray(number) >= 0:
+        raise ProblemError(f"Tolerances: expected numbers >= 0, found {x!r}")
+    return number
+
+
+def _field(default: float) -> Any:
+    return eqx.field(converter=_pure_number, default=default)
+
+
+class Tolerances(eqx.Module):
+    """How large a residual may be, relative to the sizes of (1), before a run stops or changes.
+
+    meet: residual g of the new constraints where a mode begins; beyond it DO_NOT_MEET.
+    obey: rate G v+ + g_t of the new constraints after a jump; beyond it LAW_VIOLATES.
+    lost: residual g along the motion; beyond it CONSTRAINTS_LOST.
+    touch: gap at which a contact counts as closed at the start, and switching functions as zero.
+    rest: a contact stays closed after an impact if it leaves with less than this part of the speed
+        that the forces would take away in one step (see `Contact`).
+    """
+
+    meet: Any = _field(1e-6)
+    obey: Any = _field(1e-6)
+    lost: Any = _field(1e-2)
+    touch: Any = _field(1e-9)
+    rest: Any = _field(0.1)
