@@ -31,5 +31,5 @@ def find_folders_beside(package: Path) -> None:
     tree."""
     root = package.parent
     if (root / "pyproject.toml").is_file() and all((root / name).is_dir() for name in BESIDE):
-        # In front: another copy of nsdyn may be installed, and its parts must not be mixed with these.
+        # In front: another copy of nsdyn may be installed, and its parts must not mix with these.
         sys.meta_path.insert(0, FoldersBeside(root))

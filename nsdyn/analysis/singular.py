@@ -15,15 +15,13 @@ import numpy as np
 
 from nsdyn.errors import SingularTransitionWarning
 from nsdyn.mechanics.model import Model
+from nsdyn.numerics import rank
 from nsdyn.problem import Problem
 from nsdyn.results.solution import EventTable
 
-SUSPECTED, LOOKED_AT = (
-    1000,
-    50,
-)  # events at most: whose live rows are counted, and whose neighbourhood is looked at
+COUNTED = 1000  # events at most whose independent directions are counted
+LOOKED_AT = 50  # events at most whose neighbourhood is looked at
 VANISHING = 1e-9  # length of a row that counts as zero beside the longest one, or beside 1
-DEPENDENT = 1e-6  # singular value of unit rows
 
 
 def warn_if_singular(
@@ -37,34 +35,32 @@ def warn_if_singular(
     model = Model.of(problem.system, problem.constraint, q, v, t, problem.params)
     if not model.may_depend:
         return
-    ranks, looked_at = _directions(events.direction), 0
-    for k in np.flatnonzero(ranks < events.direction.shape[1])[:SUSPECTED]:
+    looked_at = 0
+    for k in range(min(len(events), COUNTED)):
         event = events[k]
         mine = (
             problem
             if own is None
             else eqx.tree_at(lambda x: x.params, problem, own(k), is_leaf=lambda x: x is None)
         )
-        live = np.sum(
-            _live(model, event.q, np.float64(event.t), mine.params, np.asarray(event.mode_after))
-        )
-        if ranks[k] < live and looked_at < LOOKED_AT:
+        t, mode = np.float64(event.t), np.asarray(event.mode_after)
+        M, live = map(np.asarray, _mass_and_live(model, event.q, t, mine.params, mode))
+        if _directions(event.direction, M) < np.sum(live):
             looked_at += 1
-            if _singular(mine, event, place(k) if place else ""):
+            if _singular(mine, event, place(k) if place else "") or looked_at == LOOKED_AT:
                 return
 
 
 @eqx.filter_jit
-def _live(model, q, t, p, mode):
-    return model.live(q, t, p, mode)
+def _mass_and_live(model, q, t, p, mode):
+    return model.system.mass(q, p), model.live(q, t, p, mode)
 
 
-def _directions(direction: np.ndarray) -> np.ndarray:
-    """How many independent directions each impulse had."""
-    lengths = np.linalg.norm(direction, axis=2)
-    acts = lengths > VANISHING * np.maximum(1.0, lengths.max(axis=1, initial=0.0, keepdims=True))
-    unit = np.where(acts[:, :, None], direction / np.where(acts, lengths, 1.0)[:, :, None], 0.0)
-    return np.linalg.matrix_rank(unit, tol=DEPENDENT)
+def _directions(direction: np.ndarray, M: np.ndarray) -> int:
+    """How many independent directions an impulse had."""
+    lengths = np.linalg.norm(direction, axis=1)
+    acts = lengths > VANISHING * max(1.0, lengths.max(initial=0.0))
+    return int(np.sum(rank.independent(direction[acts], M)))
 
 
 def _singular(problem: Problem, event, where: str) -> bool:

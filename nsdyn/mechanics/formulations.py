@@ -77,12 +77,12 @@ def minimal(model: Model, point: Point, p, dependent) -> Slope:
     args = (point.t, p, point.mode, point.held)
     G = model.jacobian(point.q, point.v, *args)
     live = model.live(point.q, point.t, p, point.mode)
-    c = complement(G, live, dependent)
+    M = model.system.mass(point.q, p)
+    c = complement(G, kkt.independent_rows(small.factor(M), G, live), dependent)
     psi0 = model.psi(point.q, jnp.zeros_like(point.v), *args)
     v = c.F @ point.v - c.P.T @ (c.T @ jnp.where(live, psi0, 0.0))
     gamma = jnp.where(live, model.gamma(point.q, v, *args), 0.0)
     f = model.system.forces(point.q, v, point.t, p, point.mode)
-    M = model.system.mass(point.q, p)
     particular = -c.P.T @ (c.T @ gamma)
     reduced = c.F.T @ M @ c.F + jnp.diag(jnp.where(c.dependent, 1.0, 0.0))
     a = c.F @ small.factor(reduced)(c.F.T @ (f - M @ particular)) + particular  # (3)
@@ -101,9 +101,10 @@ def choose(model: Model, point: Point, p, previous=None):
     conditioned."""
     G = model.jacobian(point.q, point.v, point.t, p, point.mode, point.held)
     live = model.live(point.q, point.t, p, point.mode)
-    best = complement(G, live, jnp.ones(point.v.shape[0], bool)).dependent
+    rows = kkt.independent_rows(model.system.solver(point.q, p), G, live)
+    best = complement(G, rows, jnp.ones(point.v.shape[0], bool)).dependent
     if previous is None:
         return best
-    kept = complement(G, live, previous)
+    kept = complement(G, rows, previous)
     usable = (kept.growth < GROWTH_LIMIT) & (jnp.sum(kept.dependent) == jnp.sum(best))
     return jnp.where(usable, previous, best)
