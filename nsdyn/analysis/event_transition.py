@@ -13,7 +13,9 @@ onto its constraints,
 
     q_k = q + r y_k,    q_k <- q_k - G^+ g(q_k)                                                 (1)
 
-Rows are measured by their greatest length at the q_k. The rank at q is the least: constraints may
+with the G^+ of least motion in the mass metric. Rows are measured by their greatest length at the
+q_k, so that one which vanishes at q alone is seen (`rank.DEPENDENT` is far above what round-off in
+q makes of it, and far below r). The rank at q is the least: constraints may
 be redundant, but the point is regular, if no q_k has more; otherwise the rank drops at q, and it is
 singular.
 """
@@ -29,13 +31,12 @@ from nsdyn.analysis import transition
 from nsdyn.analysis.transition import REGULAR, SINGULAR, TransitionReport
 from nsdyn.errors import ProblemError
 from nsdyn.laws.non_ideal import NonIdeal
+from nsdyn.numerics import rank
 from nsdyn.problem import Problem, as_arrays
 
 RADIUS = 1e-3  # r of (1), for coordinates of size 1
 PROBES, RETURNS = 8, 20  # directions y_k, and steps back to the constraints
 BACK = 1e-10  # residual, for coordinates of size 1, at which a configuration is on its constraints
-# Smaller singular values of unit rows are zero: q is known to round-off only, q_k differ by r
-RANK = 1e-6
 
 
 @overload
@@ -150,6 +151,7 @@ def rank_drops(problem: Problem, p, q, v, t, mode, live) -> bool:
     def at(x):
         return (np.asarray(y)[live] for y in _residual(problem, p, q, jnp.asarray(x), v, t, mode))
 
+    M = np.asarray(problem.system.mass(jnp.asarray(q), p))
     size = max(1.0, float(np.abs(q).max()))
     nearby = []
     for y in np.random.default_rng(0).standard_normal((PROBES, len(v))):
@@ -159,16 +161,13 @@ def rank_drops(problem: Problem, p, q, v, t, mode, live) -> bool:
             if np.abs(g).max() <= BACK * size:
                 nearby.append(G)
                 break
-            x = _moved(problem, x, -np.linalg.pinv(G, rcond=RANK) @ g, p)  # (1)
+            x = _moved(problem, x, -rank.least_change(G, M, g), p)  # (1)
     _, G = at(q)
-    lengths = np.max([np.linalg.norm(rows, axis=1) for rows in (G, *nearby)], axis=0)
-    rank = lambda rows: _rank(rows / np.where(lengths > 0, lengths, 1.0)[:, None])
-    return any(rank(rows) > rank(G) for rows in nearby)
+    here, *around = (rank.in_mass_metric(rows, M) for rows in (G, *nearby))
+    lengths = np.max([np.linalg.norm(rows, axis=1) for rows in (here, *around)], axis=0)
+    count = lambda rows: len(rank.row_space(rows / np.where(lengths > 0, lengths, 1.0)[:, None]))
+    return any(count(rows) > count(here) for rows in around)
 
 
 def _moved(problem: Problem, q, dx, p):
     return np.asarray(problem.system.moved(jnp.asarray(q), jnp.asarray(dx), p))
-
-
-def _rank(G: np.ndarray) -> int:
-    return int(np.sum(np.linalg.svd(G, compute_uv=False) > RANK))

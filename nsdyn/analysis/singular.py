@@ -14,15 +14,13 @@ import equinox as eqx
 import numpy as np
 
 from nsdyn.errors import SingularTransitionWarning
+from nsdyn.numerics import rank
 from nsdyn.problem import Problem
 from nsdyn.results.solution import EventTable
 
-SUSPECTED, LOOKED_AT = (
-    1000,
-    50,
-)  # events at most: whose live rows are counted, and whose neighbourhood is looked at
+COUNTED = 1000  # events at most whose independent directions are counted
+LOOKED_AT = 50  # events at most whose neighbourhood is looked at
 VANISHING = 1e-9  # length of a row that counts as zero beside the longest one, or beside 1
-DEPENDENT = 1e-6  # singular value of unit rows
 
 
 def warn_if_singular(
@@ -35,38 +33,37 @@ def warn_if_singular(
     model = problem.model()
     if model.rows_independent:
         return
-    ranks, looked_at = _directions(events.direction), 0
-    for k in np.flatnonzero(ranks < events.direction.shape[1])[:SUSPECTED]:
+    looked_at = 0
+    for k in range(min(len(events), COUNTED)):
         event = events[k]
         mine = (
             problem
             if own is None
             else eqx.tree_at(lambda x: x.params, problem, own(k), is_leaf=lambda x: x is None)
         )
-        live = np.sum(_live(model, event, mine.params))
-        if ranks[k] < live and looked_at < LOOKED_AT:
+        M, live = map(np.asarray, _mass_and_live(model, event, mine.params))
+        if _directions(event.direction, M) < np.sum(live):
             looked_at += 1
-            if _singular(mine, event, place(k) if place else ""):
+            if _singular(mine, event, place(k) if place else "") or looked_at == LOOKED_AT:
                 return
 
 
-def _live(model, event, p):
-    """Which rows are live after an event."""
+def _mass_and_live(model, event, p):
+    """The mass matrix, and which rows are live after an event."""
     t, mode = np.float64(event.t), np.asarray(event.mode_after)
-    return _mask(model, t, event.q, event.v_after, mode, p)
+    return _at_event(model, t, event.q, event.v_after, mode, p)
 
 
 @eqx.filter_jit
-def _mask(model, t, q, v, mode, p):
-    return model.live(model.point_at(t, q, v, mode, p), p)
+def _at_event(model, t, q, v, mode, p):
+    return model.system.mass(q, p), model.live(model.point_at(t, q, v, mode, p), p)
 
 
-def _directions(direction: np.ndarray) -> np.ndarray:
-    """How many independent directions each impulse had."""
-    lengths = np.linalg.norm(direction, axis=2)
-    acts = lengths > VANISHING * np.maximum(1.0, lengths.max(axis=1, initial=0.0, keepdims=True))
-    unit = np.where(acts[:, :, None], direction / np.where(acts, lengths, 1.0)[:, :, None], 0.0)
-    return np.linalg.matrix_rank(unit, tol=DEPENDENT)
+def _directions(direction: np.ndarray, M: np.ndarray) -> int:
+    """How many independent directions an impulse had."""
+    lengths = np.linalg.norm(direction, axis=1)
+    acts = lengths > VANISHING * max(1.0, lengths.max(initial=0.0))
+    return int(np.sum(rank.independent(direction[acts], M)))
 
 
 def _singular(problem: Problem, event, where: str) -> bool:

@@ -50,8 +50,8 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 
 from nsdyn.errors import ProblemError
+from nsdyn.numerics import rank
 
-RANK = 1e-8  # singular values of unit rows below this part of the largest one are zero
 REGULAR, SINGULAR, UNDECIDED = "regular", "singular", "undecided"
 
 
@@ -202,8 +202,8 @@ def report(
         constraint=made(push - f_N),
         non_ideal=made(f_N),
         applied=made(U),
-        Lam=_impulses(L, after, -(push - f_N)),
-        Lam_N=_impulses(L, after, -after.P.T @ f_N),
+        Lam=rank.least_multipliers(after.G, M, -(push - f_N)),
+        Lam_N=rank.least_multipliers(after.G, M, -after.P.T @ f_N),
         beta=beta,
         xi_values=values,
         xi_directions=directions,
@@ -222,16 +222,10 @@ def _subspace(name, L, G, live) -> Subspace:
             f"transition_report({name}=...): expected shape (rows, {n}), found {G.shape}"
         )
     G = G if live is None else G[np.asarray(live, bool)]
-    basis = row_space(scipy.linalg.solve_triangular(L, G.T, lower=True).T)
+    rows = scipy.linalg.solve_triangular(L, G.T, lower=True).T
+    basis = rank.row_space(rows / rank.row_lengths(rows)[:, None])
     P = scipy.linalg.solve_triangular(L.T, basis.T @ (basis @ L.T))  # (1) = L^-T Q^T Q L^T
     return Subspace(G=G, rank=len(basis), P=P, basis=basis)
-
-
-def row_space(H: np.ndarray) -> np.ndarray:
-    """An orthonormal basis of the rows; their lengths, which depend on units, do not count."""
-    lengths = np.linalg.norm(H, axis=1, keepdims=True)
-    _, s, V = np.linalg.svd(H / np.where(lengths > 0, lengths, 1.0), full_matrices=False)
-    return V[s > RANK * s.max(initial=0.0)]
 
 
 def _live_part(gt, live, after: Subspace):
@@ -242,44 +236,16 @@ def _live_part(gt, live, after: Subspace):
 def _ideal(L, after: Subspace, v, gt, U):
     """The velocity after an ideal transition: that of `PostSwitchGradient`."""
     free = v + scipy.linalg.cho_solve((L, True), U)
-    H = scipy.linalg.solve_triangular(L, after.G.T, lower=True).T
-    length = _lengths(H)
-    driven = (
-        np.linalg.lstsq(H / length[:, None], -gt / length, rcond=RANK)[0]
-        if np.any(gt)
-        else np.zeros(len(v))
-    )
-    return free - after.P @ free + scipy.linalg.solve_triangular(L.T, driven)
+    driven = rank.least_change(after.G, L @ L.T, -gt) if np.any(gt) else 0.0
+    return free - after.P @ free + driven
 
 
 def _non_ideal(L, after: Subspace, push, B):
     """f_N and beta of (7)."""
     B_a, push_a = B - B @ after.P, push - after.P.T @ push
     scaled = lambda f: scipy.linalg.solve_triangular(L, f, lower=True)  # the metric M^-1
-    beta = _least(scaled(B_a.T), scaled(push_a), _lengths(scaled(B.T).T)) if len(B) else np.zeros(0)
+    beta = rank.least_norm(scaled(B_a.T), scaled(push_a), rank.row_lengths(scaled(B.T).T))
     return push_a + after.P.T @ (B.T @ beta), beta
-
-
-def _impulses(L, after: Subspace, f):
-    """Lam of least norm with G+^T Lam = f, for f along the rows."""
-    if not len(after.G):
-        return np.zeros(0)
-    scaled = scipy.linalg.solve_triangular(L, np.column_stack([after.G.T, f]), lower=True)
-    return _least(scaled[:, :-1], scaled[:, -1], _lengths(scaled[:, :-1].T))
-
-
-def _lengths(rows):
-    """The lengths of rows, 1 for those that vanish."""
-    found = np.linalg.norm(rows, axis=1)
-    return np.where(found > 0, found, 1.0)
-
-
-def _least(A, b, length):
-    """x of least norm with A x = b, the rank of A being judged with columns measured by these
-    lengths."""
-    U, s, _ = np.linalg.svd(A / length, full_matrices=False)
-    U = U[:, s > RANK * s.max(initial=0.0)]  # the columns lie in the span of these
-    return np.linalg.lstsq(U.T @ A, U.T @ b, rcond=None)[0]
 
 
 def _stationary(L, before: Subspace, after: Subspace):

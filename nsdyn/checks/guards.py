@@ -19,13 +19,14 @@ import numpy as np
 
 from nsdyn.checks.shapes import finite
 from nsdyn.checks.start import as_list
-from nsdyn.checks.switching import TANGENT, Place, Search, angle
+from nsdyn.checks.switching import Place, Search, angle
 from nsdyn.constraints.contact import Contact
 from nsdyn.constraints.scheduled import Scheduled
 from nsdyn.constraints.switching import Switching
 from nsdyn.constraints.transitions import Transitions
 from nsdyn.errors import ProblemError
 from nsdyn.mechanics.model import Model, Point
+from nsdyn.numerics import rank
 
 NEGATIVE = 1e-9
 
@@ -70,10 +71,10 @@ def guards_at_start(report, search: Search, s):
     if not owners:
         return
     G = s.G[s.live]
-    Y = np.linalg.solve(s.M, np.column_stack([G.T, s.f]))
-    lam = np.zeros(model.m)
     gamma = _evaluate(search, x).gamma[s.live]
-    lam[s.live] = np.linalg.lstsq(G @ Y[:, :-1], G @ Y[:, -1] + gamma, rcond=1e-10)[0]  # (1)
+    stopped = rank.least_change(G, s.M, G @ np.linalg.solve(s.M, s.f) + gamma)
+    lam = np.zeros(model.m)
+    lam[s.live] = rank.least_multipliers(G, s.M, s.M @ stopped)  # (1)
     values = _evaluate(search, x, lam).value
     for n, k, i in owners:
         name = f"{model.parts[k].title}(guards=...)"
@@ -135,12 +136,12 @@ def _crosses(report, search: Search, n, i, what):
     sines = [angle(s, guard(x, s)[1]) for x, s in zip(roots, samples, strict=True)]
     best = int(np.argmax(sines))
     at = f"q = {as_list(roots[best].q, 6)}"
-    if sines[best] <= TANGENT:
+    if sines[best] <= rank.DEPENDENT:
         raise ProblemError(
             f"Transitions(guards=...): guard {i} is tangent to the constraint at {at}, where it "
             "vanishes: its gradient "
             f"Z lies in the row space of G (sine of the angle {sines[best]:.1e}, expected above "
-            f"{TANGENT:g}): it "
+            f"{rank.DEPENDENT:g}): it "
             "touches zero without crossing it. Choose a guard that changes along the motion"
         )  # (2)
     report.add(what, f"at {at}: sine of (Z, G) = {sines[best]:.2g}")

@@ -9,10 +9,8 @@ t) = 0 by damped Gauss-Newton steps of least norm
 
     min |dx|^2 + dt^2  subject to  J (dx, dt) = -r,  J = [G, g_t],  q <- q + B dx,  t <- t + dt  (1)
 
-(with time fixed, or in the mass metric |dx|^2 = dx^T M dx, where that is wanted). Rank is judged in
-the mass metric, so that it does not depend on units: with M = L L^T, rows are dependent when a
-singular value of G L^-T with rows of unit length is below 1e-6, the bound below which
-`nsdyn.numerics.small` drops a row. They contradict each other if
+(with time fixed, or in the mass metric |dx|^2 = dx^T M dx, where that is wanted). Rank is that of
+`nsdyn.numerics.rank`. Dependent rows contradict each other if
 
     w^T G = 0   but   w^T g != 0                                                                 (2)
 """
@@ -30,9 +28,8 @@ from nsdyn.constraints.contact import Contact
 from nsdyn.constraints.switching import Switching
 from nsdyn.errors import ProblemError, RedundancyWarning
 from nsdyn.mechanics.model import Model, Point
-from nsdyn.numerics import small
+from nsdyn.numerics.rank import least_change, left_null, row_lengths
 
-DEPENDENT = float(np.sqrt(small.DEPENDENT))
 CONSISTENT = 1e-8
 ITERATIONS = 60
 
@@ -148,30 +145,8 @@ def nearest_root(evaluate, q, t=0.0, chol=None, free_time=False):
         else:
             break
         q, t, (r, J, B) = q + cut * dq, t + cut * dt, new
-    scale = row_norms(J) * max(1.0, np.max(np.abs(q), initial=0.0))
+    scale = row_lengths(J) * max(1.0, np.max(np.abs(q), initial=0.0))
     return (q, t) if np.all(np.abs(r) <= 1e-10 * scale) else None
-
-
-def row_norms(J):
-    """Lengths of the rows; 1 for a row of zeros."""
-    norms = np.linalg.norm(J, axis=1)
-    return np.where(norms > 0, norms, 1.0)
-
-
-def unit_rows(G, M):
-    """The rows of G in the mass metric, G L^-T, made of unit length. Further columns of G are taken
-    as they are."""
-    W = np.array(G)
-    W[:, : len(M)] = np.linalg.solve(np.linalg.cholesky(M), G[:, : len(M)].T).T
-    return W / row_norms(W)[:, None]
-
-
-def left_null(G, M):
-    """A basis of the w with w^T G = 0, for rows of unit length."""
-    if len(G) == 0:
-        return np.zeros((0, 0))
-    rank = int(np.sum(np.linalg.svd(unit_rows(G, M), compute_uv=False) > DEPENDENT))
-    return np.linalg.svd(G / row_norms(G)[:, None])[0][:, rank:]
 
 
 def mass_matrix(report, M):
@@ -271,7 +246,7 @@ def _gamma(model: Model, point: Point, p):
 def _keep_together(model, point, p, s: Sample, live, null, names):
     """Dependent rows that hold now must also ask for the same acceleration, w^T gamma = 0."""
     gamma = np.asarray(_gamma(model, point, p))[live]
-    relative = gamma / row_norms(s.G[live])
+    relative = gamma / row_lengths(s.G[live])
     clash = null @ (null.T @ relative)
     if np.max(np.abs(clash)) > CONSISTENT * max(1.0, np.max(np.abs(relative))):
         guilty = live[np.abs(clash) > 1e-6 * np.max(np.abs(clash))]
@@ -289,7 +264,7 @@ def _hold(report, argument, residual, rows, model, point, p, s, names):
         return
     state = np.asarray(point.q if argument == "q0" else point.v)
     G, size = s.G[rows], max(1.0, np.max(np.abs(state), initial=0.0))
-    relative = residual[rows] / row_norms(G) / size
+    relative = residual[rows] / row_lengths(G) / size
     null = left_null(G, s.M)
     clash = null @ (null.T @ relative)  # (2)
     offer = None
@@ -309,7 +284,7 @@ def _hold(report, argument, residual, rows, model, point, p, s, names):
     if np.max(np.abs(relative)) > CONSISTENT:
         worst = rows[np.argmax(np.abs(relative))]
         what = "row" if argument == "q0" else "rate G v + g_t of the row"
-        bound = CONSISTENT * size * row_norms(s.G[worst][None])[0]
+        bound = CONSISTENT * size * row_lengths(s.G[worst][None])[0]
         raise ProblemError(
             f"{argument}: expected a state that satisfies the constraint, found "
             f"{residual[worst]:.6g} in the {what} "
@@ -344,12 +319,9 @@ def _offer(model, point, p, s, rows):
         text.append(f"q0 = {as_list(q)}")
         s = at(q, v)
     live = np.flatnonzero(s.live)
-    W = np.linalg.solve(np.linalg.cholesky(s.M), s.G[live].T)
-    dv = -np.linalg.solve(
-        np.linalg.cholesky(s.M).T, np.linalg.lstsq(W.T, s.psi[live], rcond=1e-10)[0]
-    )
+    dv = -least_change(s.G[live], s.M, s.psi[live])
     psi = at(q, v + dv).psi[live]
-    if np.max(np.abs(psi) / row_norms(s.G[live]), initial=0.0) > CONSISTENT * max(
+    if np.max(np.abs(psi) / row_lengths(s.G[live]), initial=0.0) > CONSISTENT * max(
         1.0, np.max(np.abs(v))
     ):
         return None if rows is None else f"A consistent position near it: {text[0]}"

@@ -15,8 +15,8 @@ does not leave are searched by Gauss-Newton from several starts; such a point ma
 motion comes, so only one of them needs to satisfy (1).
 
 Where z is tangent to the constraint, g = z = 0 has a double root, known to the square root of
-round-off only; hence the bound of 1e-6 on the sine of the angle between Z and the rows (in the mass
-metric), not a smaller one.
+round-off only; `rank.DEPENDENT`, the bound on the sine of the angle between Z and the rows, is well
+above that.
 """
 
 from typing import Any, NamedTuple
@@ -25,13 +25,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from nsdyn._signature import label
-from nsdyn.checks.start import DEPENDENT, as_list, nearest_root, row_norms, sample, unit_rows
+from nsdyn.checks.start import as_list, nearest_root, sample
 from nsdyn.constraints.mode_rows import Lock
 from nsdyn.constraints.switching import Switching
 from nsdyn.errors import ProblemError
 from nsdyn.mechanics.model import Model, Point
+from nsdyn.numerics import rank
 
-TANGENT = 1e-6
 STEPS = 250
 SEARCHED = 16  # modes searched in each part
 
@@ -110,9 +110,10 @@ class Search:
         yield x
         if not np.all(np.isfinite(G)):
             return
-        free = np.linalg.svd(G)[2][np.linalg.matrix_rank(G) :] if len(G) else np.eye(len(x.v))
         speed = np.linalg.norm(x.v)
-        for d in ([x.v / speed] if speed > 0 else []) + list(free[:3]):
+        free = rank.free_directions(G, s.M)[:3]
+        free = free / rank.row_lengths(free)[:, None]
+        for d in ([x.v / speed] if speed > 0 else []) + list(free):
             for length in (0.02, -0.02, 0.2, -0.2, 1.0, -1.0):
                 yield x._replace(q=x.q + length * max(1.0, np.max(np.abs(x.q))) * s.B @ d)
 
@@ -134,12 +135,7 @@ def angle(s, Z) -> float:
         return 0.0
     if not np.all(np.isfinite(J)):
         return np.nan
-    unit = unit_rows(Z[None], s.M)[0]
-    if len(J):
-        _, sigma, basis = np.linalg.svd(unit_rows(J, s.M), full_matrices=False)
-        basis = basis[sigma > DEPENDENT]
-        unit = unit - basis.T @ (basis @ unit)
-    return float(np.linalg.norm(unit))
+    return rank.sine(Z, J, s.M)
 
 
 def switching_conditions(report, search: Search):
@@ -195,9 +191,7 @@ def _rehearse(search: Search, report, left):
 def _step(x: Place, s, h) -> Place:
     """A symplectic Euler step whose velocity satisfies the rows and whose position drift is
     removed."""
-    chol = np.linalg.cholesky(s.M)
-    W = np.linalg.solve(chol, s.G[s.live].T)
-    pull = lambda r: -np.linalg.solve(chol.T, np.linalg.lstsq(W.T, r, rcond=1e-10)[0])
+    pull = lambda r: -rank.least_change(s.G[s.live], s.M, r)
     v = x.v + h * np.linalg.solve(s.M, s.f)
     v = v + pull((s.G @ v + s.gt)[s.live])
     return x._replace(q=x.q + s.B @ (h * v + pull(s.g[s.live])), v=v, t=x.t + h)
@@ -234,7 +228,7 @@ def _partners(search: Search, k, i, x: Place):
     row = sum(search.model.row_counts[:k])
     mine = slice(row, row + search.model.row_counts[k])
     found, miss = [], f"no other switching function vanishes there, z = {as_list(z, 4)}"
-    for j in np.flatnonzero(np.abs(z) <= size * row_norms(Z)):
+    for j in np.flatnonzero(np.abs(z) <= size * rank.row_lengths(Z)):
         if j == i:
             continue
         y = search.enter(x, k, int(j))
@@ -269,9 +263,9 @@ def _verified(search: Search, report, k, i, x: Place) -> Place:
     sines = [
         angle(search.sample(y), search.own(k, mode)(y, search.sample(y))[1]) for mode, y in modes
     ]
-    tangent = [mode for (mode, _), sine in zip(modes, sines, strict=True) if sine <= TANGENT]
+    tangent = [mode for (mode, _), sine in zip(modes, sines, strict=True) if sine <= rank.DEPENDENT]
     loose = [mode for mode in tangent if not part.latch[mode]]
-    bound = f"(sine of the angle {min(sines):.1e}, expected above {TANGENT:g})"
+    bound = f"(sine of the angle {min(sines):.1e}, expected above {rank.DEPENDENT:g})"
     if len(tangent) == 2 and loose:
         raise ProblemError(
             "Switching(switches=...): the switching function is tangent to the constraint "

@@ -49,12 +49,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from nsdyn.numerics import small
+from nsdyn.numerics.rank import SMALLEST_PIVOT
 
 CUT = (
     1e-4  # smallest cosine of a principal angle, 89.994 degrees; nearer to 90 its partner is noise
 )
-SHIFT = 1e-14  # keeps the Cholesky factor of dependent rows real; far below small.DEPENDENT
+SHIFT = 1e-14  # keeps the Cholesky factor of dependent rows real; far below SMALLEST_PIVOT
 MISSING = 4.0  # eigenvalue that stands for a missing row; those of X X^T are at most 1
 ORDERS = 2  # of derivatives that (5) makes right
 NODES = 24  # the remainder of a Chebyshev series falls by 5.8 with each
@@ -109,7 +109,7 @@ def frame(solve: Callable, G: Float[Array, "2 r n"]) -> Frame:
     pivots = jnp.diagonal(
         jnp.linalg.cholesky(S + _diagonal(jnp.where(there, SHIFT, 1.0))), axis1=1, axis2=2
     )
-    there = there & (pivots**2 > small.DEPENDENT)
+    there = there & (pivots**2 > SMALLEST_PIVOT)
     S = jnp.where(there[:, :, None] & there[:, None, :], S, 0.0) + _diagonal(
         jnp.where(there, 0.0, 1.0)
     )

@@ -26,10 +26,10 @@ import numpy as np
 from nsdyn.errors import ProblemError
 from nsdyn.laws import grassmann
 from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
+from nsdyn.numerics.rank import SMALLEST_PIVOT
 from nsdyn.status import MESSAGES, Status
 
 METRICS = ("mass", "euclidean")
-CONTAINED = 1e-12  # squared sine of the angle below which rows are combinations of those before
 
 
 class IntermediateGradient(AbstractLaw):
@@ -107,7 +107,7 @@ def _undefined(change: ModeChange, metric):
     nothing is asked for."""
     frame = grassmann.frame(_metric(change, metric), _stacked(change))
     smallest = jnp.min(frame.cosines)
-    changes = (frame.ranks[0] != frame.ranks[1]) & (1.0 - smallest**2 > CONTAINED)
+    changes = (frame.ranks[0] != frame.ranks[1]) & (1.0 - smallest**2 > SMALLEST_PIVOT)
     cut = jnp.where(smallest < grassmann.CUT, Status.CUT_LOCUS, Status.OK)
     return jnp.where(changes, Status.RANK_CHANGES, cut)
 

@@ -85,7 +85,8 @@ def _redundant(change: ModeChange):
 
 def _minimal(change: ModeChange):
     new = _new(change)
-    c = complement(change.G_after, change.kept, jnp.ones(change.v_before.shape[0], bool))
+    rows = kkt.independent_rows(change.solve, change.G_after, change.kept)
+    c = complement(change.G_after, rows, jnp.ones(change.v_before.shape[0], bool))
     reduced = c.F.T @ change.M @ c.F + jnp.diag(jnp.where(c.dependent, 1.0, 0.0))
     rhs = -(small.matvec(change.G_after, change.v_before) + change.gt_after)
     ds, Lam2 = kkt.masked_kkt(

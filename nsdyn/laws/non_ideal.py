@@ -57,12 +57,12 @@ from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
 from nsdyn.laws.post_switch import PostSwitchGradient
 from nsdyn.numerics import kkt, small
+from nsdyn.numerics.rank import SMALLEST_PIVOT
 from nsdyn.status import Status
 
 HALVINGS = 60  # of the interval of x
 STEPS = 10  # of Newton's method for a function beta
 SOLVED = 1e-9  # relative residual of beta = function(Lam, ...) that counts as solved
-BLOCKED = 1e-12  # part of B M^-1 B^T that is round-off: a direction without freedom
 
 
 class Function(eqx.Module):
@@ -216,7 +216,8 @@ class Cone(NamedTuple):
 def _coulomb(mu, change: ModeChange, B, v0, pressing, Y, C):
     A, size = B @ Y, _norm(pressing)
     n = pressing / jnp.where(size > 0, size, 1.0)
-    free = jnp.trace(A) > BLOCKED * jnp.sum(B * change.solve(B.T).T)
+    # The squared sine between B and the rows: without it the directions have no freedom.
+    free = jnp.trace(A) > SMALLEST_PIVOT * jnp.sum(B * change.solve(B.T).T)
     cone = Cone(mu, size, n @ C, B @ v0, A, jnp.where(free, jnp.trace(A), 1.0))
     x = _closed_form(cone) if len(A) == 1 else _bisected(cone)
     return jnp.where(free, cone.beta(x), 0.0)

@@ -78,13 +78,14 @@ def projected(model: Model, point: Point, p, dependent=None) -> Slope:
 def minimal(model: Model, point: Point, p, dependent) -> Slope:
     """v' and lam of (3), with the given choice of dependent coordinates."""
     live = model.live(point, p)
-    c = complement(model.jacobian(point, p), live, dependent)
+    M = model.system.mass(point.q, p)
+    G = model.jacobian(point, p)
+    c = complement(G, kkt.independent_rows(small.factor(M), G, live), dependent)
     psi0 = model.psi(point.replace(v=jnp.zeros_like(point.v)), p)
     v = c.F @ point.v - c.P.T @ (c.T @ jnp.where(live, psi0, 0.0))
     here = point.replace(v=v)
     gamma = jnp.where(live, model.gamma(here, p), 0.0)
     f = model.force(here, p)
-    M = model.system.mass(point.q, p)
     particular = -c.P.T @ (c.T @ gamma)
     reduced = c.F.T @ M @ c.F + jnp.diag(jnp.where(c.dependent, 1.0, 0.0))
     a = c.F @ small.factor(reduced)(c.F.T @ (f - M @ particular)) + particular  # (3)
@@ -102,10 +103,10 @@ def choose(model: Model, point: Point, p, previous=None):
     """Dependent coordinates by full pivoting; the previous ones as long as they are well
     conditioned."""
     G = model.jacobian(point, p)
-    live = model.live(point, p)
-    best = complement(G, live, jnp.ones(point.v.shape[0], bool)).dependent
+    rows = kkt.independent_rows(model.system.solver(point.q, p), G, model.live(point, p))
+    best = complement(G, rows, jnp.ones(point.v.shape[0], bool)).dependent
     if previous is None:
         return best
-    kept = complement(G, live, previous)
+    kept = complement(G, rows, previous)
     usable = (kept.growth < GROWTH_LIMIT) & (jnp.sum(kept.dependent) == jnp.sum(best))
     return jnp.where(usable, previous, best)

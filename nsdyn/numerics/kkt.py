@@ -25,7 +25,16 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from nsdyn.numerics.small import UNROLL, Unrolled, entries, factor, matmul, matvec, total
+from nsdyn.numerics.small import (
+    UNROLL,
+    Unrolled,
+    entries,
+    factor,
+    independent,
+    matmul,
+    matvec,
+    total,
+)
 
 
 def masked_kkt(
@@ -88,6 +97,14 @@ def least_norm_multipliers(
     N = jnp.where(dependent[None, :], N, 0.0)
     square = matmul(N.T, N) + jnp.diag(jnp.where(dependent, 0.0, 1.0))
     return lam - matvec(N, factor(square)(matvec(N.T, lam)))  # (5)
+
+
+def independent_rows(
+    solve: Callable, G: Float[Array, "m n"], live: Bool[Array, " m"]
+) -> Bool[Array, " m"]:
+    """The live rows that do not depend on live rows before them: those that (3) keeps."""
+    Gm = _masked(G, live)
+    return live & independent(matmul(Gm, solve(Gm.T)))
 
 
 def schur(solve, G, live):

@@ -9,6 +9,9 @@ row, none in a dead one),
 
 solves J v = -psi_0 for any values v_s of the independent velocities; J F = 0. F is kept square,
 with zero columns at the dependent coordinates, so that its shape does not follow the mode.
+
+Which rows are independent is not decided here, by pivots that depend on the units of the
+coordinates, but beforehand and in the mass metric: see `kkt.independent_rows`.
 """
 
 from typing import NamedTuple
@@ -16,8 +19,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
-
-DEPENDENT = 1e-10
 
 
 class Complement(NamedTuple):
@@ -29,16 +30,17 @@ class Complement(NamedTuple):
 
 
 def complement(
-    J: Float[Array, "m n"], live: Bool[Array, " m"], allowed: Bool[Array, " n"]
+    J: Float[Array, "m n"], independent: Bool[Array, " m"], allowed: Bool[Array, " n"]
 ) -> Complement:
-    """F of (1) with dependent coordinates chosen among those `allowed`."""
+    """F of (1) for the independent rows of J, with dependent coordinates chosen among those
+    `allowed`."""
     m, n = J.shape
 
     def eliminate(_, carry):
         R, T, P, rows, columns = carry
         weight = jnp.abs(jax.lax.stop_gradient(R)) * (rows[:, None] & columns[None, :])
         flat = jnp.argmax(weight)
-        found = weight.reshape(-1)[flat] > DEPENDENT  # what is left of a dependent row is round-off
+        found = weight.reshape(-1)[flat] > 0  # else rows or columns are used up
         r = jax.nn.one_hot(flat // n, m, dtype=J.dtype)
         c = jax.nn.one_hot(flat % n, n, dtype=J.dtype)
         column = R @ c
@@ -54,10 +56,10 @@ def complement(
             columns & (c == 0),
         )
 
-    masked = jnp.where(live[:, None], J, 0.0)
+    masked = jnp.where(independent[:, None], J, 0.0)
     size = jnp.max(jnp.abs(jax.lax.stop_gradient(masked)), axis=1, initial=0.0)
     scale = 1.0 / jnp.where(size > 0, size, 1.0)  # rows of any length count alike
-    carry = (masked * scale[:, None], jnp.diag(scale), jnp.zeros_like(masked), live, allowed)
+    carry = (masked * scale[:, None], jnp.diag(scale), jnp.zeros_like(masked), independent, allowed)
     R, T, P, _, _ = jax.lax.fori_loop(0, m, eliminate, carry)
     dependent = jnp.sum(P, axis=0) > 0
     F = (jnp.eye(n, dtype=J.dtype) - P.T @ R) * jnp.where(dependent, 0.0, 1.0)[None, :]

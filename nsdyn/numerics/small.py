@@ -3,8 +3,9 @@
 Systems of up to UNROLL unknowns are factored by a written-out LDL^T: inside a compiled loop one
 LAPACK call costs more than a whole unrolled step. Larger ones go to LAPACK's Cholesky.
 
-A semidefinite matrix is factored too: a row that depends on the rows before it leaves a pivot that
-is zero to round-off, and its unknown is set to zero.
+A semidefinite matrix is factored too: a row that depends on the rows before it, which
+`nsdyn.numerics.rank` defines, leaves a pivot that is zero to round-off, and its unknown is set to
+zero.
 """
 
 import functools
@@ -12,10 +13,12 @@ import operator
 from collections.abc import Callable
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jax import lax
+from jaxtyping import Array, Bool, Float
+
+from nsdyn.numerics.rank import SMALLEST_PIVOT
 
 UNROLL = 5
-DEPENDENT = 1e-12
 
 
 def matvec(a: Float[Array, "m n"], x: Float[Array, " n"]) -> Float[Array, " m"]:
@@ -57,7 +60,7 @@ class Unrolled:
         for j in range(n):
             d[j] = a[j][j] - total(low[j][k] * low[j][k] * d[k] for k in range(j))
             if semidefinite:
-                keep = d[j] > DEPENDENT * a[j][j]
+                keep = d[j] > SMALLEST_PIVOT * a[j][j]
                 inv[j] = jnp.where(keep, 1.0 / jnp.where(keep, d[j], 1.0), 0.0)
             else:
                 inv[j] = 1.0 / d[j]
@@ -127,7 +130,7 @@ def _masked_cholesky(a):
     """Cholesky of a with its dependent rows replaced by identity rows (their unknowns come out as
     zero)."""
     n = a.shape[0]
-    scale = jnp.sqrt(jnp.maximum(jnp.diagonal(a), jnp.finfo(a.dtype).tiny))
+    scale = _lengths(a)
     unit = a / scale[:, None] / scale[None, :]
     keep = _independent(unit)
     masked = jnp.where(keep[:, None] & keep[None, :], unit, jnp.eye(n, dtype=a.dtype))
@@ -141,15 +144,31 @@ def _masked_cholesky(a):
     return solve
 
 
+def independent(products: Float[Array, "n n"]) -> Bool[Array, " n"]:
+    """Which rows, of which these are the products with each other, do not depend on the rows before
+    them: those that `factor` keeps."""
+    products = lax.stop_gradient(products)
+    n = products.shape[0]
+    if n == 0:
+        return jnp.zeros(0, bool)
+    if n <= UNROLL:
+        return jnp.stack(Unrolled(entries(products), semidefinite=True).inv) > 0
+    scale = _lengths(products)
+    return _independent(products / scale[:, None] / scale[None, :])
+
+
+def _lengths(products):
+    return jnp.sqrt(jnp.maximum(jnp.diagonal(products), jnp.finfo(products.dtype).tiny))
+
+
 def _independent(unit):
     """Which rows of a semidefinite matrix with unit diagonal do not depend on the rows before
     them."""
-    from jax import lax
 
     def eliminate(j, carry):
         rest, keep = carry
         pivot = rest[j, j]
-        ok = pivot > DEPENDENT
+        ok = pivot > SMALLEST_PIVOT
         column = jnp.where(ok, rest[:, j] / jnp.where(ok, pivot, 1.0), 0.0)
         return rest - column[:, None] * rest[j][None, :], keep.at[j].set(ok)
 
