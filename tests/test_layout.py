@@ -16,7 +16,16 @@ ROOT = Path(__file__).resolve().parents[1]
 OUTER = ("integrators", "problems", "studies")  # top-level folder x is imported as nsdyn.x
 FOLDERS = ("nsdyn", *OUTER)
 # The rooms of the core, each with those it may import; what lies directly in nsdyn/ is a room too.
-HELPERS = {"errors", "status", "_repr", "_signature", "_source_tree", "_version", "tolerances"}
+HELPERS = {
+    "errors",
+    "status",
+    "_repr",
+    "_signature",
+    "_source_tree",
+    "_version",
+    "_compiler",
+    "tolerances",
+}
 MECHANICS = HELPERS | {"numerics", "constraints", "mechanics", "problem"}
 STEPPING = MECHANICS | {"laws", "stepping"}
 RESULTS = STEPPING | {"results"}

@@ -21,25 +21,33 @@ NO_MODE = -1  # what `after` answers when no mode can be entered
 
 
 class Scale(eqx.Module):
-    """What is small for functions of q at a point, whatever their units (`nsdyn.tolerances`).
+    """How large a motion is at its start (`nsdyn.tolerances`). What is small beside it counts as
+    zero, also later, where the motion passes through q = 0 or rests.
 
-    length: how far each coordinate is from zero as the whole mechanism is large.
+    length: L in the mass metric.
+    q, v: the change of each coordinate over this length, and of each velocity at this speed.
     push: how much of its rate each coordinate gains from the forces in one step.
+    touch, rest: the tolerances of these names.
     """
 
-    length: Float[Array, " nq"]
+    length: Float[Array, ""]
+    q: Float[Array, " nq"]
+    v: Float[Array, " n"]
     push: Float[Array, " nq"]
     touch: Float[Array, ""]
     rest: Float[Array, ""]
 
     @staticmethod
-    def blank(q) -> "Scale":
-        zero = jnp.zeros(())
-        return Scale(length=jnp.zeros_like(q), push=jnp.zeros_like(q), touch=zero, rest=zero)
+    def unknown(q, v) -> "Scale":
+        """Nothing is known to be large, so only zero is small."""
+        zero, still = jnp.zeros(()), jnp.zeros(jnp.shape(q))
+        return Scale(
+            length=zero, q=still, v=jnp.zeros(jnp.shape(v)), push=still, touch=zero, rest=zero
+        )
 
-    def near_zero(self, slope: Float[Array, "k nq"]) -> Float[Array, " k"]:
-        """Values of functions with these slopes that count as zero."""
-        return self.touch * (jnp.abs(slope) @ self.length)
+    def near_zero(self, slope: Float[Array, "k nq"], q) -> Float[Array, " k"]:
+        """Values at q of functions with these slopes that count as zero."""
+        return self.touch * (jnp.abs(slope) @ (self.q + jnp.abs(q)))
 
     def at_rest(self, slope: Float[Array, "k nq"]) -> Float[Array, " k"]:
         """Their rates that count as zero."""

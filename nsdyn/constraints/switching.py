@@ -104,7 +104,7 @@ class Switching(AbstractConstraint):
         z = self.z(q, p)
         Z = jax.jacfwd(lambda q: self.z(q, p))(q)
         dz = Z @ qdot
-        surface = jnp.abs(z) <= scale.near_zero(jax.lax.stop_gradient(Z))
+        surface = jnp.abs(z) <= scale.near_zero(jax.lax.stop_gradient(Z), q)
         score = jnp.where(surface, dz, jnp.where(z > 0, jnp.inf, -jnp.inf))
         score = jnp.where(jnp.arange(z.shape[0]) == leaving, -jnp.inf, score)
         allowed = (score > 0) | (surface & (score >= 0) & (leaving == NO_MODE))
