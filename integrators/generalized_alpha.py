@@ -58,7 +58,7 @@ class GeneralizedAlpha(AbstractTimeStepping, AbstractSmoothMethod):
     def is_multistep(self):
         return True
 
-    def incompatibility(self, law, parts):
+    def objection(self, law, parts):
         if not law.satisfies_new_constraints:
             return (
                 "the classical schemes impose the new constraints on the step in which they "
@@ -66,7 +66,7 @@ class GeneralizedAlpha(AbstractTimeStepping, AbstractSmoothMethod):
             )
         if any(part.mode_depends_on_impact for part in parts):
             return "without a velocity jump a contact neither closes nor opens as it should"
-        return super().incompatibility(law, parts)
+        return None
 
     def init(self, model, point, p):
         return point, begin(model, point, p, alpha(self.rho_inf), tilt=self.index == 3)

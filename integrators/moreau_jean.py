@@ -46,13 +46,13 @@ class MoreauJean(AbstractTimeStepping):
     def holds_position(self):
         return self.projection
 
-    def incompatibility(self, law, parts):
+    def objection(self, law, parts):
         if not self.projection and any(part.mode_depends_on_impact for part in parts):
             return (
                 "a contact that bounces with its gap still negative would be taken for open; use "
                 "projection=True"
             )
-        return super().incompatibility(law, parts)
+        return None
 
     def init(self, model, point, p):
         slope = lagrange(model, point, p)

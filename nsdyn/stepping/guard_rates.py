@@ -33,7 +33,7 @@ def noise(model: Model, point: Point, lam, p) -> Float[Array, " k"]:
     guards = lambda x: model.guards(point.replace(q=x[0], v=x[1], t=x[2]), lam, p)
     # a long chain has no room for n x n
     slopes = jax.jacrev if point.q.shape[0] > 8 * model.k else jax.jacfwd
-    start = (model.scale.q, model.scale.v, 0.0)
+    start = (model.scale.q, model.scale.v, jnp.zeros(()))
     known = [jnp.abs(y) + at_start for y, at_start in zip(x, start, strict=True)]
     sizes = [_size(c, y) for c, y in zip(slopes(guards)(x), known, strict=True)]
     if model.guards_use_lam:
