@@ -36,6 +36,17 @@ from nsdyn.stepping.integrator import AbstractSmoothMethod
 
 
 class GeneralizedAlpha(AbstractTimeStepping, AbstractSmoothMethod):
+    """The implicit generalized-alpha scheme of order 2.
+
+    Inside `EventDriven` it is an ordinary smooth method. By itself it captures events at the end of
+    a step as the classical schemes do, without a velocity jump: instructive, and wrong.
+
+    index: the level at which the constraints are imposed: 3 (positions), 2 (velocities) or
+        1 (accelerations).
+    rho_inf: spectral radius at infinite frequency, from 0 (most numerical damping) to 1 (none).
+    newton: tolerance and number of iterations of the implicit step, `nsdyn.Newton(...)`.
+    """
+
     index: Literal[1, 2, 3] = eqx.field(static=True, default=3)
     rho_inf: Any = eqx.field(converter=radius, default=0.8)
     newton: Newton = eqx.field(default_factory=Newton)

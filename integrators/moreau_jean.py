@@ -38,6 +38,15 @@ def _theta(x):
 
 
 class MoreauJean(AbstractTimeStepping):
+    """The time-stepping scheme of Moreau and Jean: order 1, robust where events come thick and fast.
+
+    theta: where in the step the forces are taken, from 1/2 (keeps the energy of linear systems) to
+        1 (dissipates most).
+    projection: whether positions are put back onto the constraints; without it a gap of the order
+        of the step stays after every event.
+    newton: tolerance and number of iterations of the implicit step, `nsdyn.Newton(...)`.
+    """
+
     theta: Any = eqx.field(converter=_theta, default=0.5)
     projection: bool = eqx.field(static=True, default=True)
     newton: Newton = eqx.field(default_factory=Newton)

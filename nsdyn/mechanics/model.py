@@ -29,7 +29,12 @@ from nsdyn.tolerances import Tolerances
 
 
 class Point(eqx.Module):
-    """Where a mechanism is: time, configuration, velocity, mode and what its constraints hold."""
+    """Where a mechanism is.
+
+    t, q, v: time, configuration and velocity.
+    mode: which constraints hold, an integer or several.
+    held: what each constraint stored when it last changed its mode, such as the angle of a lock.
+    """
 
     t: Float[Array, ""]
     q: Float[Array, " nq"]
@@ -43,19 +48,22 @@ class Point(eqx.Module):
 
 
 class Model(eqx.Module):
-    """A system with its constraints, bound to the shapes of a problem (`Problem.model`).
+    """A system with its constraints, bound to the shapes of a problem: what an integrator sees. It
+    comes from `Problem.model`; its methods take a `Point` and the parameters p.
 
-    Its methods take a `Point` and the parameters p.
+    system, parts: the system, and its constraints one by one.
+    row_counts, guard_counts, mode_shapes: rows and guards of each part, and the shape of its mode.
+    tolerances, step: those of the run. scale: how large the motion is at its start.
     """
 
     system: System
     parts: tuple[AbstractConstraint, ...]
-    row_counts: tuple[int, ...] = eqx.field(static=True)  # rows of each part
-    guard_counts: tuple[int, ...] = eqx.field(static=True)  # guards of each part
-    mode_shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # shape of each part's mode
+    row_counts: tuple[int, ...] = eqx.field(static=True)
+    guard_counts: tuple[int, ...] = eqx.field(static=True)
+    mode_shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
     tolerances: Tolerances
-    step: Float[Array, ""]  # of the grid
-    scale: Scale  # how large the motion is
+    step: Float[Array, ""]
+    scale: Scale
 
     @staticmethod
     def of(
