@@ -38,7 +38,7 @@ def _theta(x):
 
 
 class MoreauJean(AbstractTimeStepping):
-    """The time-stepping scheme of Moreau and Jean: order 1, robust where events come thick and fast.
+    """The time-stepping scheme of Moreau and Jean: order 1, robust where many events come at once.
 
     theta: where in the step the forces are taken, from 1/2 (keeps the energy of linear systems) to
         1 (dissipates most).
