@@ -2,7 +2,9 @@
 
 Lengths are multiplied by L, times by T, rows of the constraints by r:
 
-    q -> L q,   t -> T t,   v -> L/T v,   f -> L/T^2 f,   lam -> L/(T^2 r) lam,   Lam -> L/(T r) Lam
+    q -> L q,   t -> T t,   v -> L/T v,   f -> L/T^2 f,   lam -> f/G lam,   Lam -> T f/G Lam
+
+where G -> r G for rows that are lengths, r L G for rows that are areas.
 """
 
 import functools
@@ -144,14 +146,15 @@ def motion(kind, scheme, L=1.0, T=1.0, r=1.0):
     problem = MECHANISMS[kind](L, T, r)
     law = LAWS.get(kind, laws.PostSwitchGradient())
     run = nsdyn.simulate(problem, SCHEMES[scheme], step=0.005 * T, law=law, save_every=5)
-    fixed = 2 if kind == "lock" else None  # the row of a lock has a length of its own
+    fixed = 2 if kind == "lock" else None  # the row of a lock is a length that r does not reach
+    force = L / T**2 / (r if kind == "contact" else r * L)
     return {
         "q": run.q / L,
         "v": run.v * T / L,
-        "lam": (run.lam * T**2 / L * r)[:, :fixed],
+        "lam": (run.lam / force)[:, :fixed],
         "event times": run.events.t / T,
         "velocities after": run.events.v_after * T / L,
-        "impulses": (run.events.Lam * T / L * r)[:, :fixed],
+        "impulses": (run.events.Lam / (T * force))[:, :fixed],
         "modes": run.mode,
     }
 
