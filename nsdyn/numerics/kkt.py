@@ -100,11 +100,19 @@ def least_norm_multipliers(
 
 
 def independent_rows(
-    solve: Callable, G: Float[Array, "m n"], live: Bool[Array, " m"]
+    solve: Callable,
+    G: Float[Array, "m n"],
+    live: Bool[Array, " m"],
+    first: Bool[Array, " m"] | None = None,
 ) -> Bool[Array, " m"]:
-    """The live rows that do not depend on live rows before them: those that (3) keeps."""
+    """The live rows that do not depend on live rows before them: those that (3) keeps. Rows
+    `first` count as before all others, wherever they stand."""
     Gm = _masked(G, live)
-    return live & independent(matmul(Gm, solve(Gm.T)))
+    K = matmul(Gm, solve(Gm.T))
+    if first is None:
+        return live & independent(K)
+    order = jnp.argsort(~first)
+    return live & independent(K[order][:, order])[jnp.argsort(order)]
 
 
 def schur(solve, G, live):
