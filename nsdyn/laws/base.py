@@ -63,9 +63,14 @@ class ModeChange(NamedTuple):
     def jump_by(self, rates: Float[Array, " m"]) -> Jump:
         """The jump along the rows after that changes their rates by this much, the applied impulse
         U included."""
-        args = (self.solve, self.G_after, self.live_after, self.U, rates)
+        args = (self.solve, self.G_after, self.independent(), self.U, rates)
         step, Lam = kkt.masked_kkt(*args, refinements=1)
         return Jump(self.v_before + step, Lam, self.G_after)
+
+    def independent(self, preferred: Bool[Array, " m"] | None = None) -> Bool[Array, " m"]:
+        """Independent rows after the change that span all of them; impulses of the others are
+        zero."""
+        return kkt.spanning_rows(self.solve, self.G_after, self.live_after, preferred)
 
     @classmethod
     def of(
@@ -83,8 +88,14 @@ class ModeChange(NamedTuple):
         t=None,
         p=None,
         w=None,
+        kept=None,
     ) -> "ModeChange":
-        """The switch that the arguments of `AbstractLaw.jump` describe, checked for shapes."""
+        """The switch that the arguments of `AbstractLaw.jump` describe, checked for shapes.
+
+        kept: which rows of G_after, shape (m,), are constraints that held before as well. Who does
+        not know leaves it out; rows are then compared, and constraints that happen to have the same
+        gradient count as the same.
+        """
         M, v = jnp.asarray(M, float), jnp.asarray(v_before, float)
         n = _vector_size("v_before", v)
         if M.shape != (n, n):
@@ -100,10 +111,27 @@ class ModeChange(NamedTuple):
                 raise ProblemError(
                     f"jump({name}=...): expected shape ({size},), found {value.shape}"
                 )
-        apply = small.factor(M) if solve is None else solve
-        kept = persistent(old, G, on, live)
-        w = v if w is None else w
-        return cls(M, apply, G, live, kept, v, jnp.where(live, gt, 0.0), force, old, on, w, q, t, p)
+        stay = persistent(old, G, on, live) if kept is None else jnp.asarray(kept, bool) & live
+        if stay.shape != live.shape:
+            raise ProblemError(
+                f"jump(kept=...): expected shape {live.shape}, found {jnp.shape(kept)}"
+            )
+        return cls(
+            M=M,
+            solve=small.factor(M) if solve is None else solve,
+            G_after=G,
+            live_after=live,
+            kept=stay,
+            v_before=v,
+            gt_after=jnp.where(live, gt, 0.0),
+            U=force,
+            G_before=old,
+            live_before=on,
+            v_step_start=v if w is None else w,
+            q=q,
+            t=t,
+            p=p,
+        )
 
 
 class AbstractLaw(eqx.Module):

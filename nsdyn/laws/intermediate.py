@@ -104,12 +104,13 @@ def _stacked(change: ModeChange):
 
 
 def _independent(change: ModeChange, metric, G):
-    """The independent rows of G- and of G+; those of the mass metric that the metric of the law can
-    tell apart."""
-    each = lambda solve: jnp.stack([small.independent(rows @ solve(rows.T)) for rows in G])
+    """Independent rows of G- and of G+ that span them, in the mass metric; in another metric those
+    of them that it can tell apart."""
+    each = lambda solve, G: jnp.stack([small.spanning(rows @ solve(rows.T)) for rows in G])
+    found = each(change.solve, G)
     if metric == "mass":
-        return each(change.solve)
-    return each(change.solve) & each(_metric(change, metric))
+        return found
+    return each(_metric(change, metric), jnp.where(found[:, :, None], G, 0.0))
 
 
 def _undefined(change: ModeChange, metric):

@@ -27,10 +27,9 @@ for consistent velocities, v- = F_1 s'-. g_t and dv_1 are ours: the paper has sc
 constraints and consistent velocities, for which r_1 = 0. A persistent row that is driven at another
 rate from now on, or was violated, has r_1 != 0.
 
-Rows that depend on others are left out, which changes no velocity: of J_1 those that depend on
-persistent rows before them, of J_2 those that depend on J_1 and new rows before them. The angle is
-that of the rows themselves. J_2 N and J_2 F_1 cannot tell it: of a row that depends on J_1 they
-leave round-off, which has some direction.
+Rows that depend on others are left out, new ones rather than persistent ones, which changes no
+velocity. The angle is that of the rows themselves; J_2 N and J_2 F_1 cannot tell it, since of a row
+that depends on J_1 they leave round-off, which has some direction.
 
 All forms answer with the impulses of all rows along D = J_+: Lam_1 follows from Lam_2 by
 
@@ -78,12 +77,12 @@ class MuellerTransition(AbstractLaw):
 
 
 class _Parts:
-    """A mode change taken apart: the independent ones of J_1 and, beside them, of J_2."""
+    """A mode change taken apart: the independent rows, those of J_1 and those of J_2."""
 
     def __init__(self, change: ModeChange):
         G, kept = change.G_after, change.kept
         self.change, self.r = change, -change.rates(change.v_before)
-        independent = kkt.independent_rows(change.solve, G, change.live_after, first=kept)
+        independent = change.independent(preferred=kept)
         self.old = independent & kept
         self.new = independent & ~kept
         self.J1, self.Y, self.inverse = kkt.schur(change.solve, G, self.old)

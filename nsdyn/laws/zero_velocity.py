@@ -21,7 +21,7 @@ class ZeroVelocity(AbstractLaw):
         step, Lam = kkt.masked_kkt(
             identity,
             change.G_after,
-            change.live_after,
+            kkt.spanning_rows(identity, change.G_after, change.live_after),
             jnp.zeros_like(change.v_before),
             -residual,
             refinements=1,

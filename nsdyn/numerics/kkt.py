@@ -33,6 +33,7 @@ from nsdyn.numerics.small import (
     independent,
     matmul,
     matvec,
+    spanning,
     total,
 )
 
@@ -100,19 +101,23 @@ def least_norm_multipliers(
 
 
 def independent_rows(
+    solve: Callable, G: Float[Array, "m n"], live: Bool[Array, " m"]
+) -> Bool[Array, " m"]:
+    """The live rows that (3) keeps."""
+    Gm = _masked(G, live)
+    return live & independent(matmul(Gm, solve(Gm.T)))
+
+
+def spanning_rows(
     solve: Callable,
     G: Float[Array, "m n"],
     live: Bool[Array, " m"],
-    first: Bool[Array, " m"] | None = None,
+    preferred: Bool[Array, " m"] | None = None,
 ) -> Bool[Array, " m"]:
-    """The live rows that do not depend on live rows before them: those that (3) keeps. Rows
-    `first` count as before all others, wherever they stand."""
+    """Independent ones of the live rows that span all of them, chosen with more care than a step
+    can spend: see `small.spanning`."""
     Gm = _masked(G, live)
-    K = matmul(Gm, solve(Gm.T))
-    if first is None:
-        return live & independent(K)
-    order = jnp.argsort(~first)
-    return live & independent(K[order][:, order])[jnp.argsort(order)]
+    return live & spanning(matmul(Gm, solve(Gm.T)), preferred)
 
 
 def schur(solve, G, live):

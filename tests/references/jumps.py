@@ -95,9 +95,8 @@ def eigenvectors(A):
             for j in range(i + 1, size):
                 angle = 0.5 * np.arctan2(2 * A[:, i, j], A[:, j, j] - A[:, i, i])
                 c, s = np.cos(angle)[:, None], np.sin(angle)[:, None]
-                A[:, :, i], A[:, :, j] = c * A[:, :, i] - s * A[:, :, j], s * A[:, :, i] + c * A[:, :, j]
-                A[:, i], A[:, j] = c * A[:, i] - s * A[:, j], s * A[:, i] + c * A[:, j]
-                V[:, :, i], V[:, :, j] = c * V[:, :, i] - s * V[:, :, j], s * V[:, :, i] + c * V[:, :, j]
+                for X in (flipped(A), A, flipped(V)):  # views: columns of A, rows of A, columns of V
+                    X[:, i], X[:, j] = c * X[:, i] - s * X[:, j], s * X[:, i] + c * X[:, j]
     return V
 
 
@@ -105,6 +104,7 @@ class Rows:
     """Rows h with their orthonormal b and the triangular R of (1), for rows of unit length."""
 
     def __init__(self, h):
+        self.h = h
         length = np.sqrt(np.sum(h**2, axis=2))
         self.length = np.where(length > 0, length, 1.0)
         unit = h / self.length[:, :, None]
@@ -123,6 +123,15 @@ class Rows:
             self.sines[:, i], self.keep[:, i] = sine, keep
             self.b[:, i] = np.where(keep[:, None], rest / np.where(keep, sine, 1.0)[:, None], 0.0)
             self.R[:, i, i] = np.where(keep, sine, 1.0)
+
+    @property
+    def rank(self):
+        return np.sum(self.keep, axis=1)
+
+    @property
+    def clear(self):
+        """Whether no row is so near the bound that the order of rows would decide about it."""
+        return np.all((self.sines < 1e-2 * SINE) | (self.sines > 10 * SINE), axis=1)
 
     def beta(self, c):
         """beta of (1)."""
@@ -181,20 +190,6 @@ def zero_velocity(change: Change):
     return pushed - np.sum(rows.b * wrong[:, :, None], axis=1)
 
 
-def pushed_along(change: Change, B, beta):
-    """The ideal answer with the impulse B^T beta beside U; given as the effect of U."""
-    more = Change(
-        change.M,
-        change.G_before,
-        change.G_after,
-        change.v,
-        change.gt,
-        change.U + np.sum(wide(B) * wide(beta)[:, :, None], axis=1),
-        change.kept,
-    )
-    return ideal(more)
-
-
 def coulomb(change: Change, B, mu):
     """One tangential direction B, shape (cases, 1, n): sticks, or slips with |beta| = mu N."""
     B, L = wide(B), change.L
@@ -212,7 +207,7 @@ def coulomb(change: Change, B, mu):
     reach = mu * N0 * A
     x = np.where(reach < needed, reach / np.where(reach < needed, needed, 1.0), 1.0)
     beta = np.where(N0 > 0, -x * slip / A, 0.0)
-    return change.velocity(w0 + free * beta[:, None]), np.abs(reach / needed - 1)
+    return change.velocity(w0 + free * beta[:, None])
 
 
 def principal(before: Rows, after: Rows):
@@ -243,8 +238,8 @@ def intermediate(change: Change, E):
 
 
 def intermediate_euclidean(change: Change, E):
-    """In the Euclidean metric; the largest principal angle, and how far the equation for Lam is from
-    being singular."""
+    """In the Euclidean metric; the largest principal angle, and how far the equation for Lam is
+    from being singular."""
     before, after = Rows(change.G_before), Rows(change.G_after)
     V, b, u, angle, there = principal(before, after)
     D = b + np.tan((1 - wide(E)) * angle)[:, :, None] * u
