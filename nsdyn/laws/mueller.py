@@ -100,7 +100,7 @@ class _Parts:
         J2N = small.matmul(change.G_after, N)
         rates = self.r - small.matvec(change.G_after, given)
         U = small.matvec(N.T, change.U)
-        dx, Lam2 = kkt.masked_kkt(change.solve, J2N, self.new, U, rates, refinements=1)  # (3)
+        dx, Lam2 = kkt.masked_kkt(change.solve, J2N, self.new, U, rates, refinements=2)  # (3)
         return given + dx, Lam2
 
     def minimal(self):
@@ -113,7 +113,7 @@ class _Parts:
         rates = self.r - small.matvec(change.G_after, given)
         U = F.T @ (change.U - M @ given)
         ds, Lam2 = kkt.masked_kkt(
-            small.factor(reduced), change.G_after @ F, self.new, U, rates, refinements=1
+            small.factor(reduced), change.G_after @ F, self.new, U, rates, refinements=2
         )  # (5)
         return given + F @ ds, Lam2
 

@@ -177,7 +177,7 @@ def _responses(change: ModeChange, B):
     """Y and C of (2), a column for each direction."""
     still = jnp.zeros(change.G_after.shape[0])
     rows = change.independent()
-    one = lambda b: kkt.masked_kkt(change.solve, change.G_after, rows, b, still, refinements=1)
+    one = lambda b: kkt.masked_kkt(change.solve, change.G_after, rows, b, still, refinements=2)
     return jax.vmap(one, out_axes=1)(B)
 
 

@@ -24,7 +24,7 @@ class ZeroVelocity(AbstractLaw):
             kkt.spanning_rows(identity, change.G_after, change.live_after),
             jnp.zeros_like(change.v_before),
             -residual,
-            refinements=1,
+            refinements=2,
         )  # (1)
         return Jump(
             change.v_before + step + change.solve(change.U),
