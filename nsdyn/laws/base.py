@@ -115,7 +115,7 @@ class ModeChange(NamedTuple):
         stay = persistent(old, G, on, live) if kept is None else jnp.asarray(kept, bool) & live
         if stay.shape != live.shape:
             raise ProblemError(
-                f"jump(kept=...): expected shape {live.shape}, found {jnp.shape(kept)}"
+                f"jump(kept=...): expected shape {live.shape}, found {np.shape(kept)}"
             )
         return cls(
             M=M,

@@ -149,7 +149,7 @@ def independent(products: Float[Array, "n n"]) -> Bool[Array, " n"]:
     """Which rows, of which these are the products with each other, do not depend on the rows before
     them: those that `factor` keeps."""
     n = products.shape[0]
-    if n == 0 or n > UNROLL:
+    if not 0 < n <= UNROLL:
         return spanning(products)
     return jnp.stack(Unrolled(entries(lax.stop_gradient(products)), semidefinite=True).inv) > 0
 
@@ -161,6 +161,8 @@ def spanning(
     but no row at a small angle to those taken as long as there is a better one: of what depends on
     it the elimination would leave 1e-16 / sine^2, which must not be taken for another direction."""
     n = products.shape[0]
+    if n == 0:
+        return jnp.zeros(0, bool)
     products = lax.stop_gradient(products)
     scale = _lengths(products)
     rank = jnp.arange(n, 0.0, -1.0) + (0.0 if preferred is None else jnp.where(preferred, n, 0.0))

@@ -95,11 +95,7 @@ def eigenvectors(A):
             for j in range(i + 1, size):
                 angle = 0.5 * np.arctan2(2 * A[:, i, j], A[:, j, j] - A[:, i, i])
                 c, s = np.cos(angle)[:, None], np.sin(angle)[:, None]
-                for X in (
-                    flipped(A),
-                    A,
-                    flipped(V),
-                ):  # views: columns of A, rows of A, columns of V
+                for X in (flipped(A), A, flipped(V)):  # columns of A, rows of A, columns of V
                     X[:, i], X[:, j] = c * X[:, i] - s * X[:, j], s * X[:, i] + c * X[:, j]
     return V
 
