@@ -23,6 +23,7 @@ only the columns of dependent rows are not zero,
 from collections.abc import Callable
 
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from nsdyn.numerics.small import (
@@ -62,6 +63,10 @@ def masked_kkt(
     for _ in range(1 + refinements):
         change = inverse(jnp.where(live, matvec(Gm, x) - c, 0.0))  # (3)
         x, lam = x - matvec(Y, change), lam + change  # (4)
+        if refinements:
+            # Compiled anew for its next use, lam may be rounded otherwise, by 1e-16 / sine^2 for
+            # nearly dependent rows; the next pass has to correct the very x that is the answer.
+            x, lam = lax.optimization_barrier((x, lam))
     return x, lam
 
 
