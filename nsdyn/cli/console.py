@@ -149,11 +149,11 @@ def show_statuses(result: Any) -> None:
     """How many trajectories of a sweep ended how."""
     import numpy as np
 
-    from nsdyn.status import MESSAGES, Status
+    from nsdyn.laws.base import code_name, message
 
     codes, counts = np.unique(result.status, return_counts=True)
     rows = [
-        (Status(code).name, count, MESSAGES[Status(code)])
+        (code_name(result.law, code), count, message(result.law, code))
         for code, count in zip(codes, counts, strict=True)
     ]
     show_table(f"{len(result.status)} trajectories", ("status", "count", "meaning"), rows)

@@ -29,10 +29,10 @@ from nsdyn.driver.single_run import (
     same_structure,
 )
 from nsdyn.errors import ProblemError
-from nsdyn.laws.base import AbstractLaw
+from nsdyn.laws.base import AbstractLaw, code_name, message
 from nsdyn.problem import Problem, as_arrays
 from nsdyn.results.solution import EVENTS, EventTable
-from nsdyn.status import MESSAGES, Status
+from nsdyn.status import Status
 from nsdyn.stepping.integrator import AbstractIntegrator
 
 CHUNK = 32  # trajectories at most in one chunk
@@ -60,6 +60,7 @@ class Sweep:
     status: np.ndarray
     t_stop: np.ndarray
     mode_stop: np.ndarray
+    law: AbstractLaw | None = None
 
     def __len__(self):
         return len(self.status)
@@ -85,7 +86,8 @@ class Sweep:
                 ", ..." if len(which) > 5 else ""
             )
             lines.append(
-                f"{len(which)} of {len(self)} {Status(code).name}: {MESSAGES[Status(code)]}. "
+                f"{len(which)} of {len(self)} {code_name(self.law, code)}: "
+                f"{message(self.law, code)}. "
                 f"Trajectories {some}"
             )
         return "\n".join(lines)
@@ -139,8 +141,9 @@ def sweep(
         except BaseException:  # an interrupt, too, should not wait for what has not begun
             threads.shutdown(wait=False, cancel_futures=True)
             raise
-    names = [field.name for field in dataclasses.fields(Sweep) if field.name != "t"]
-    out = Sweep(t=grid.rows(), **{name: getattr(results.out, name) for name in names})
+    names = [field.name for field in dataclasses.fields(Sweep) if field.name not in ("t", "law")]
+    arrays = {name: getattr(results.out, name) for name in names}
+    out = Sweep(t=grid.rows(), law=law, **arrays)
     switches, which = _all_switches(out.events)
     own = lambda k: eqx.combine(jax.tree.map(lambda x: x[which[k]], batched), shared)[0]
     warn_if_singular(problem, switches, own, lambda k: f"trajectory {which[k]}: ")

@@ -14,10 +14,10 @@ from nsdyn.analysis.singular import warn_if_singular
 from nsdyn.driver.grid import Grid
 from nsdyn.driver.pure_run import MAX_EVENTS, Rollout, check_names, rollout, settings
 from nsdyn.errors import ProblemError, SimulationError
-from nsdyn.laws.base import AbstractLaw
+from nsdyn.laws.base import AbstractLaw, as_status, code_name, message
 from nsdyn.problem import Problem, as_arrays
 from nsdyn.results.solution import EventTable, Trajectory, plain
-from nsdyn.status import MESSAGES, Status
+from nsdyn.status import Status
 from nsdyn.stepping.integrator import AbstractIntegrator
 
 
@@ -133,7 +133,7 @@ def as_floats(name: str, value):
 def finished(out: Rollout, problem, integrator, law, grid: Grid) -> Trajectory:
     """The trajectory of a rollout, or the error that it ended with."""
     out = jax.tree.map(np.asarray, out)
-    status = Status(int(out.status))
+    status = as_status(out.status)
     lost = ~np.all(np.isfinite(out.q), axis=1) | ~np.all(np.isfinite(out.v), axis=1)
     good = len(lost) if status is Status.OK else int(np.argmax(np.append(lost, True)))
     events = EventTable.of(out.events.records, out.events.count)
@@ -163,8 +163,8 @@ def finished(out: Rollout, problem, integrator, law, grid: Grid) -> Trajectory:
         return trajectory
     mode = out.mode_stop.tolist()
     text = (
-        f"{problem.name}: stopped at t = {t:.9g} in mode {mode} ({status.name}): "
-        f"{MESSAGES[status]}."
+        f"{problem.name}: stopped at t = {t:.9g} in mode {mode} ({code_name(law, status)}): "
+        f"{message(law, status)}."
     )
     if status is Status.NOT_CONVERGED:
         tries, left = int(out.effort.worst), float(out.effort.change)

@@ -8,7 +8,7 @@ acts. The law chooses D and, where it is not ideal, the velocities after.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -22,6 +22,7 @@ from nsdyn.numerics import kkt, rank, small
 from nsdyn.status import MESSAGES, Status
 
 SAME_ROW = 1e-12
+FIRST_REASON = 1000  # codes from here on are reasons of a law's own
 
 
 class Jump(NamedTuple):
@@ -63,9 +64,14 @@ class ModeChange(NamedTuple):
     def jump_by(self, rates: Float[Array, " m"]) -> Jump:
         """The jump along the rows after that changes their rates by this much, the applied impulse
         U included."""
-        args = (self.solve, self.G_after, self.live_after, self.U, rates)
-        step, Lam = kkt.masked_kkt(*args, refinements=1)
+        args = (self.solve, self.G_after, self.independent(), self.U, rates)
+        step, Lam = kkt.masked_kkt(*args, refinements=2)
         return Jump(self.v_before + step, Lam, self.G_after)
+
+    def independent(self, preferred: Bool[Array, " m"] | None = None) -> Bool[Array, " m"]:
+        """Independent rows after the change that span all of them; impulses of the others are
+        zero."""
+        return kkt.spanning_rows(self.solve, self.G_after, self.live_after, preferred)
 
     @classmethod
     def of(
@@ -83,8 +89,14 @@ class ModeChange(NamedTuple):
         t=None,
         p=None,
         w=None,
+        kept=None,
     ) -> "ModeChange":
-        """The switch that the arguments of `AbstractLaw.jump` describe, checked for shapes."""
+        """The switch that the arguments of `AbstractLaw.jump` describe, checked for shapes.
+
+        kept: which rows of G_after, shape (m,), are constraints that held before as well. Who does
+        not know leaves it out; rows are then compared, and constraints that happen to have the same
+        gradient count as the same.
+        """
         M, v = jnp.asarray(M, float), jnp.asarray(v_before, float)
         n = _vector_size("v_before", v)
         if M.shape != (n, n):
@@ -100,14 +112,37 @@ class ModeChange(NamedTuple):
                 raise ProblemError(
                     f"jump({name}=...): expected shape ({size},), found {value.shape}"
                 )
-        apply = small.factor(M) if solve is None else solve
-        kept = persistent(old, G, on, live)
-        w = v if w is None else w
-        return cls(M, apply, G, live, kept, v, jnp.where(live, gt, 0.0), force, old, on, w, q, t, p)
+        stay = persistent(old, G, on, live) if kept is None else jnp.asarray(kept, bool) & live
+        if stay.shape != live.shape:
+            raise ProblemError(
+                f"jump(kept=...): expected shape {live.shape}, found {np.shape(kept)}"
+            )
+        return cls(
+            M=M,
+            solve=small.factor(M) if solve is None else solve,
+            G_after=G,
+            live_after=live,
+            kept=stay,
+            v_before=v,
+            gt_after=jnp.where(live, gt, 0.0),
+            U=force,
+            G_before=old,
+            live_before=on,
+            v_step_start=v if w is None else w,
+            q=q,
+            t=t,
+            p=p,
+        )
 
 
 class AbstractLaw(eqx.Module):
-    """A law answers `decide`, and may object; people call `jump`, drivers ask for both."""
+    """A law answers `decide`, and may object; people call `jump`, drivers ask for both.
+
+    A law that objects for reasons of its own lists them in `reasons`, sentences that say what is
+    wrong and what to try, and answers `failure_code` with `nsdyn.laws.reason(k)`.
+    """
+
+    reasons: ClassVar[tuple[str, ...]] = ()
 
     def __repr__(self) -> str:
         return settings_text(self)
@@ -128,8 +163,8 @@ class AbstractLaw(eqx.Module):
         """The jump of one switch; finite also where the law objects."""
 
     def failure_code(self, change: ModeChange):
-        """Why the law has no answer to this switch: a status code, traced; `Status.OK` if it has
-        one."""
+        """Why the law has no answer to this mode change: a status code or `reason(k)`, traced;
+        `Status.OK` if it has one."""
         return Status.OK
 
     def answer(self, change: ModeChange) -> tuple[Array, Jump]:
@@ -153,7 +188,7 @@ class AbstractLaw(eqx.Module):
         zero rows in the answer.
 
         Raises ProblemError where the law objects; inside traced code nothing can raise, and
-        `objection` is to be asked.
+        `failure_code` is to be asked.
         """
         arguments = (M, G_before, G_after, v_before, gt_after, U, on_before, on_after)
         if solve is None and not any(
@@ -164,8 +199,36 @@ class AbstractLaw(eqx.Module):
         else:
             code, jump = _least(self, ModeChange.of(*arguments, solve))
         if not isinstance(code, jax.core.Tracer) and code != Status.OK:
-            raise ProblemError(f"{type(self).__name__}: {MESSAGES[Status(int(code))]}")
+            raise ProblemError(f"{type(self).__name__}: {message(self, code)}")
         return jump
+
+
+def reason(k):
+    """The code with which a law objects for its own `reasons[k]`; k may be traced."""
+    return FIRST_REASON + k
+
+
+def as_status(code) -> Status | int:
+    """The status with this code; a reason of a law's own stays a number."""
+    return Status(int(code)) if int(code) < FIRST_REASON else int(code)
+
+
+def code_name(law: AbstractLaw | None, code) -> str:
+    """A short name for a code that a run ended with: that of the status, or of the law that
+    objected."""
+    if int(code) < FIRST_REASON:
+        return Status(int(code)).name
+    return f"objection of {type(law).__name__}" if law is not None else f"objection {int(code)}"
+
+
+def message(law: AbstractLaw | None, code) -> str:
+    """What a code means, in the words of the law where it is one of its own."""
+    k = int(code) - FIRST_REASON
+    if k < 0:
+        return MESSAGES[Status(int(code))]
+    if law is None or k >= len(law.reasons):
+        return f"the law objects with its reason {k}, for which it has no words"
+    return law.reasons[k]
 
 
 @eqx.filter_jit

@@ -26,8 +26,10 @@ Other rows H- of the same span change nothing, rows K H+ give K D.
 
 How it is computed. Constant matrices P make H = P G orthonormal, and X X^T diagonal, but for
 round-off: P- from the Cholesky factor of G- W G-^T, P+ from that of G+ W G+^T and from eigenvectors
-of X X^T. A row that is dead, or depends on rows before it, has no part in H; where rows of H+ are
-missing, C has identity rows.
+of X X^T; the factors are taken twice, since the first time costs nearly dependent rows half of
+their digits. A row that is dead, or depends on rows before it (`nsdyn.numerics.rank`), has no part
+in H; where rows of H+ are missing, C has identity rows. The sines of the angles come from what H+
+has outside the span of H-: 1 - cos^2 would be round-off where they are small.
 
 P is held constant in derivatives as well. This is right, because (4) holds for any P, and it is
 needed, because derivatives of eigenvectors are singular where angles are equal. All derivatives
@@ -49,12 +51,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from nsdyn.numerics.rank import SMALLEST_PIVOT
-
 CUT = (
     1e-4  # smallest cosine of a principal angle, 89.994 degrees; nearer to 90 its partner is noise
 )
-SHIFT = 1e-14  # keeps the Cholesky factor of dependent rows real; far below SMALLEST_PIVOT
 MISSING = 4.0  # eigenvalue that stands for a missing row; those of X X^T are at most 1
 ORDERS = 2  # of derivatives that (5) makes right
 NODES = 24  # the remainder of a Chebyshev series falls by 5.8 with each
@@ -66,6 +65,7 @@ class Frame(NamedTuple):
 
     P: Float[Array, "2 r r"]
     cosines: Float[Array, " r"]  # of the principal angles, ascending; 1 where `missing`
+    sines: Float[Array, " r"]  # of the same; 0 where `missing`
     missing: Bool[Array, "2 r"]  # rows of H that are zero
 
     @property
@@ -95,41 +95,43 @@ class Pair(NamedTuple):
         return jax.lax.stop_gradient(2 * L - L @ self.products[r:, r:])
 
 
-def frame(solve: Callable, G: Float[Array, "2 r n"]) -> Frame:
-    """P for Jacobians before and after, whose dead rows are zero, in the metric that `solve`
+def frame(solve: Callable, G: Float[Array, "2 r n"], independent: Bool[Array, "2 r"]) -> Frame:
+    """P for Jacobians before and after, from their independent rows, in the metric that `solve`
     applies."""
-    r = G.shape[1]
-    rows = G.reshape(-1, G.shape[-1])
-    K = jax.lax.stop_gradient(rows @ solve(rows.T))
-    S = jnp.stack([K[:r, :r], K[r:, r:]])
-    square = jnp.diagonal(S, axis1=1, axis2=2)
-    there = square > 0
-    scale = jnp.where(there, 1.0 / jnp.sqrt(jnp.where(there, square, 1.0)), 0.0)
-    S = S * scale[:, :, None] * scale[:, None, :]
-    pivots = jnp.diagonal(
-        jnp.linalg.cholesky(S + _diagonal(jnp.where(there, SHIFT, 1.0))), axis1=1, axis2=2
-    )
-    there = there & (pivots**2 > SMALLEST_PIVOT)
-    S = jnp.where(there[:, :, None] & there[:, None, :], S, 0.0) + _diagonal(
-        jnp.where(there, 0.0, 1.0)
-    )
-    rows = _diagonal(jnp.where(there, scale, 0.0))
-    P = jax.lax.linalg.triangular_solve(jnp.linalg.cholesky(S), rows, left_side=True, lower=True)
-    X = P[1] @ K[r:, :r] @ P[0].T  # (1)
-    squares = X @ X.T + jnp.diag(jnp.where(there[1], 0.0, MISSING))
-    squares, V = (squares[0], jnp.eye(1)) if r == 1 else jnp.linalg.eigh(squares)
+    constant = lambda b: jax.lax.stop_gradient(solve(b))
+    G = jax.lax.stop_gradient(jnp.where(independent[:, :, None], G, 0.0))
+    square = jnp.diagonal(_products(constant, G), axis1=1, axis2=2)
+    length = jnp.sqrt(jnp.where(independent, square, 1.0))
+    P = _diagonal(jnp.where(independent, 1.0 / length, 0.0))
+    for _ in range(2):  # each time the products of H = P G come nearer to the identity
+        S = _products(constant, P @ G) + _diagonal(jnp.where(independent, 0.0, 1.0))
+        P = jax.lax.linalg.triangular_solve(jnp.linalg.cholesky(S), P, left_side=True, lower=True)
+    before, after = P @ G
+    X = after @ constant(before.T)  # (1)
+    squares = X @ X.T + jnp.diag(jnp.where(independent[1], 0.0, MISSING))
+    squares, V = (squares[0], jnp.eye(1)) if len(X) == 1 else jnp.linalg.eigh(squares)
     missing = squares > MISSING / 2
-    turned = jnp.where(missing[:, None], 0.0, V.T @ P[1])
+    turn = jnp.where(missing[:, None], 0.0, V.T)
+    outside = turn @ (after - X @ before)
+    sines = jnp.sqrt(jnp.maximum(jnp.sum(outside * constant(outside.T).T, axis=1), 0.0))
     cosines = jnp.where(missing, 1.0, jnp.sqrt(jnp.maximum(squares, 0.0)))
-    return Frame(jnp.stack([P[0], turned]), cosines, jnp.stack([~there[0], missing]))
+    gone = jnp.stack([~independent[0], missing])
+    return Frame(P=jnp.stack([P[0], turn @ P[1]]), cosines=cosines, sines=sines, missing=gone)
+
+
+def _products(solve: Callable, H: Float[Array, "2 r n"]) -> Float[Array, "2 r r"]:
+    """The rows before with each other, and the rows after with each other."""
+    r, n = H.shape[1:]
+    dual = solve(H.reshape(-1, n).T)
+    return jnp.stack([H[0] @ dual[:, :r], H[1] @ dual[:, r:]])
 
 
 def _diagonal(d):
     return jnp.eye(d.shape[-1])[None] * d[:, :, None]
 
 
-def pair(solve: Callable, G: Float[Array, "2 r n"]) -> Pair:
-    found = frame(solve, G)
+def pair(solve: Callable, G: Float[Array, "2 r n"], independent: Bool[Array, "2 r"]) -> Pair:
+    found = frame(solve, G, independent)
     H = (found.P @ G).reshape(-1, G.shape[-1])
     dual = solve(H.T)
     return Pair(found, H, dual, H @ dual)

@@ -26,7 +26,8 @@ import numpy as np
 from nsdyn.errors import ProblemError
 from nsdyn.laws import grassmann
 from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
-from nsdyn.numerics.rank import SMALLEST_PIVOT
+from nsdyn.numerics import small
+from nsdyn.numerics.rank import DEPENDENT
 from nsdyn.status import MESSAGES, Status
 
 METRICS = ("mass", "euclidean")
@@ -102,20 +103,32 @@ def _stacked(change: ModeChange):
     )
 
 
+def _independent(change: ModeChange, metric, G):
+    """Independent rows of G- and of G+ that span them, in the mass metric; in another metric those
+    of them that it can tell apart."""
+    each = lambda solve, G: jnp.stack([small.spanning(rows @ solve(rows.T)) for rows in G])
+    found = each(change.solve, G)
+    if metric == "mass":
+        return found
+    return each(_metric(change, metric), jnp.where(found[:, :, None], G, 0.0))
+
+
 def _undefined(change: ModeChange, metric):
     """The status of a switch with nothing between its gradients. Where the rows after held before,
     nothing is asked for."""
-    frame = grassmann.frame(_metric(change, metric), _stacked(change))
-    smallest = jnp.min(frame.cosines)
-    changes = (frame.ranks[0] != frame.ranks[1]) & (1.0 - smallest**2 > SMALLEST_PIVOT)
-    cut = jnp.where(smallest < grassmann.CUT, Status.CUT_LOCUS, Status.OK)
+    G = _stacked(change)
+    frame = grassmann.frame(_metric(change, metric), G, _independent(change, metric, G))
+    contained = jnp.max(frame.sines) <= DEPENDENT
+    changes = (frame.ranks[0] != frame.ranks[1]) & ~contained
+    cut = jnp.where(jnp.min(frame.cosines) < grassmann.CUT, Status.CUT_LOCUS, Status.OK)
     return jnp.where(changes, Status.RANK_CHANGES, cut)
 
 
 def _along(change: ModeChange, metric, T) -> Jump:
     """(1) for combinations H+ = P G+ of the rows, orthonormal but for round-off; if x are their
     impulses, Lam = P^T x."""
-    found = grassmann.pair(_metric(change, metric), _stacked(change))
+    G = _stacked(change)
+    found = grassmann.pair(_metric(change, metric), G, _independent(change, metric, G))
     F, H = grassmann.geodesic(found, T), found.after
     P, turned = found.frame.P[1, :, : len(change.G_after)], F @ found.H
     if metric == "mass":  # the products of D = H+ + turned with H+ are those of H+: the identity

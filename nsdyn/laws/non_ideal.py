@@ -176,9 +176,8 @@ def _tangents(law: NonIdeal, change: ModeChange):
 def _responses(change: ModeChange, B):
     """Y and C of (2), a column for each direction."""
     still = jnp.zeros(change.G_after.shape[0])
-    one = lambda b: kkt.masked_kkt(
-        change.solve, change.G_after, change.live_after, b, still, refinements=1
-    )
+    rows = change.independent()
+    one = lambda b: kkt.masked_kkt(change.solve, change.G_after, rows, b, still, refinements=2)
     return jax.vmap(one, out_axes=1)(B)
 
 

@@ -21,10 +21,10 @@ class ZeroVelocity(AbstractLaw):
         step, Lam = kkt.masked_kkt(
             identity,
             change.G_after,
-            change.live_after,
+            kkt.spanning_rows(identity, change.G_after, change.live_after),
             jnp.zeros_like(change.v_before),
             -residual,
-            refinements=1,
+            refinements=2,
         )  # (1)
         return Jump(
             change.v_before + step + change.solve(change.U),

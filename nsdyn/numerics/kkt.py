@@ -23,6 +23,7 @@ only the columns of dependent rows are not zero,
 from collections.abc import Callable
 
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from nsdyn.numerics.small import (
@@ -33,6 +34,7 @@ from nsdyn.numerics.small import (
     independent,
     matmul,
     matvec,
+    spanning,
     total,
 )
 
@@ -61,6 +63,10 @@ def masked_kkt(
     for _ in range(1 + refinements):
         change = inverse(jnp.where(live, matvec(Gm, x) - c, 0.0))  # (3)
         x, lam = x - matvec(Y, change), lam + change  # (4)
+        if refinements:
+            # Compiled anew for its next use, lam may be rounded otherwise, by 1e-16 / sine^2 for
+            # nearly dependent rows; the next pass has to correct the very x that is the answer.
+            x, lam = lax.optimization_barrier((x, lam))
     return x, lam
 
 
@@ -102,9 +108,21 @@ def least_norm_multipliers(
 def independent_rows(
     solve: Callable, G: Float[Array, "m n"], live: Bool[Array, " m"]
 ) -> Bool[Array, " m"]:
-    """The live rows that do not depend on live rows before them: those that (3) keeps."""
+    """The live rows that (3) keeps."""
     Gm = _masked(G, live)
     return live & independent(matmul(Gm, solve(Gm.T)))
+
+
+def spanning_rows(
+    solve: Callable,
+    G: Float[Array, "m n"],
+    live: Bool[Array, " m"],
+    preferred: Bool[Array, " m"] | None = None,
+) -> Bool[Array, " m"]:
+    """Independent ones of the live rows that span all of them, chosen with more care than a step
+    can spend: see `small.spanning`."""
+    Gm = _masked(G, live)
+    return live & spanning(matmul(Gm, solve(Gm.T)), preferred)
 
 
 def schur(solve, G, live):

@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float
 from nsdyn.numerics.rank import SMALLEST_PIVOT
 
 UNROLL = 5
+WELL_APART = 1e-2  # squared sine from which on an angle costs no digits
 
 
 def matvec(a: Float[Array, "m n"], x: Float[Array, " n"]) -> Float[Array, " m"]:
@@ -132,7 +133,7 @@ def _masked_cholesky(a):
     n = a.shape[0]
     scale = _lengths(a)
     unit = a / scale[:, None] / scale[None, :]
-    keep = _independent(unit)
+    keep = spanning(a)
     masked = jnp.where(keep[:, None] & keep[None, :], unit, jnp.eye(n, dtype=a.dtype))
     inverse = _cholesky(masked)
 
@@ -147,30 +148,36 @@ def _masked_cholesky(a):
 def independent(products: Float[Array, "n n"]) -> Bool[Array, " n"]:
     """Which rows, of which these are the products with each other, do not depend on the rows before
     them: those that `factor` keeps."""
-    products = lax.stop_gradient(products)
+    n = products.shape[0]
+    if not 0 < n <= UNROLL:
+        return spanning(products)
+    return jnp.stack(Unrolled(entries(lax.stop_gradient(products)), semidefinite=True).inv) > 0
+
+
+def spanning(
+    products: Float[Array, "n n"], preferred: Bool[Array, " n"] | None = None
+) -> Bool[Array, " n"]:
+    """Independent rows with the span of all, `preferred` rows and then earlier ones before others,
+    but no row at a small angle to those taken as long as there is a better one: of what depends on
+    it the elimination would leave 1e-16 / sine^2, which must not be taken for another direction."""
     n = products.shape[0]
     if n == 0:
         return jnp.zeros(0, bool)
-    if n <= UNROLL:
-        return jnp.stack(Unrolled(entries(products), semidefinite=True).inv) > 0
+    products = lax.stop_gradient(products)
     scale = _lengths(products)
-    return _independent(products / scale[:, None] / scale[None, :])
+    rank = jnp.arange(n, 0.0, -1.0) + (0.0 if preferred is None else jnp.where(preferred, n, 0.0))
+
+    def take(_, carry):
+        rest, taken = carry
+        pivots = jnp.where(taken, 0.0, jnp.diagonal(rest))
+        j = jnp.argmax(jnp.where(pivots > WELL_APART, 1.0 + rank, pivots))
+        found = pivots[j] > SMALLEST_PIVOT
+        column = jnp.where(found, rest[:, j] / jnp.where(found, pivots[j], 1.0), 0.0)
+        return rest - column[:, None] * rest[j][None, :], taken.at[j].max(found)
+
+    start = (products / scale[:, None] / scale[None, :], jnp.zeros(n, bool))
+    return lax.fori_loop(0, n, take, start)[1]
 
 
 def _lengths(products):
     return jnp.sqrt(jnp.maximum(jnp.diagonal(products), jnp.finfo(products.dtype).tiny))
-
-
-def _independent(unit):
-    """Which rows of a semidefinite matrix with unit diagonal do not depend on the rows before
-    them."""
-
-    def eliminate(j, carry):
-        rest, keep = carry
-        pivot = rest[j, j]
-        ok = pivot > SMALLEST_PIVOT
-        column = jnp.where(ok, rest[:, j] / jnp.where(ok, pivot, 1.0), 0.0)
-        return rest - column[:, None] * rest[j][None, :], keep.at[j].set(ok)
-
-    start = (lax.stop_gradient(unit), jnp.ones(unit.shape[0], bool))
-    return lax.fori_loop(0, unit.shape[0], eliminate, start)[1]
