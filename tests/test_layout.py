@@ -16,7 +16,16 @@ ROOT = Path(__file__).resolve().parents[1]
 OUTER = ("integrators", "problems", "studies")  # top-level folder x is imported as nsdyn.x
 FOLDERS = ("nsdyn", *OUTER)
 # The rooms of the core, each with those it may import; what lies directly in nsdyn/ is a room too.
-HELPERS = {"errors", "status", "_repr", "_signature", "_source_tree", "_version", "tolerances"}
+HELPERS = {
+    "errors",
+    "status",
+    "tolerances",
+    "_expect",
+    "_repr",
+    "_signature",
+    "_source_tree",
+    "_version",
+}
 MECHANICS = HELPERS | {"numerics", "constraints", "mechanics", "problem"}
 STEPPING = MECHANICS | {"laws", "stepping"}
 RESULTS = STEPPING | {"results"}
@@ -27,7 +36,9 @@ ROOMS = {
     "constraints": HELPERS | {"numerics", "constraints"},
     "laws": HELPERS | {"numerics", "laws"},
     "mechanics": HELPERS | {"numerics", "constraints", "mechanics"},
-    "problem": MECHANICS | {"checks"},  # problem.check() reaches up for its own report
+    # problem.check() reaches up for its own report, and hands the checks the driver's `rollout`:
+    # they rehearse the motion, but stand below the driver, whose `simulate` calls them
+    "problem": MECHANICS | {"checks", "driver"},
     "stepping": STEPPING,
     "results": RESULTS,
     "analysis": RESULTS | {"analysis"},

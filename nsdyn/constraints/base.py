@@ -11,11 +11,17 @@ everywhere: configuration q, velocity v, time t, parameters p, mode, held.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
+
+from nsdyn import _expect as expect
+from nsdyn.errors import ProblemError
 
 NO_MODE = -1  # what `after` answers when no mode can be entered
 
@@ -46,8 +52,39 @@ class Scale(eqx.Module):
         return self.rest * (jnp.abs(slope) @ self.push)
 
 
+class AbstractReport(Protocol):
+    """Where a check writes what it found; the verdict is "ok", "note" or "warning"."""
+
+    def add(self, what: str, found: str, verdict: str = "ok") -> None: ...
+
+
+class Start(NamedTuple):
+    """Where a run begins, as one constraint sees it when it is checked.
+
+    scale: what is small for functions of q there.
+    speeds: a typical size of each velocity.
+    guards: gives the values of the guards, with the multipliers of the motion, and the values that
+        count as zero; computed when it is called.
+    """
+
+    q: Array
+    qdot: Array
+    v: Array
+    t: Array
+    p: Any
+    mode: np.ndarray
+    held: Any
+    scale: Scale
+    speeds: np.ndarray
+    guards: Callable[[], tuple[np.ndarray, np.ndarray]]
+
+
 class AbstractConstraint(eqx.Module):
-    """One constraint, switching or not."""
+    """One constraint, switching or not.
+
+    Only `rows` has to be written. The methods `check_...` and the names below them serve
+    `problem.check()`, which knows no kind of constraint: a constraint brings its own part.
+    """
 
     @property
     def positional(self) -> bool:
@@ -112,10 +149,82 @@ class AbstractConstraint(eqx.Module):
     def hold(self, q, t, p):
         return ()
 
-    def row_names(self, q, t, p, mode, m: int) -> list[str]:
-        """A name for each of the m rows, for messages."""
-        return [f"{self.title}[{i}]" for i in range(m)]
+    # What `problem.check()` asks.
+
+    @property
+    def live_rows_hold_at_start(self) -> bool:
+        """Whether the rows that are live at the start hold there to round-off. False if they are
+        live because they nearly hold."""
+        return True
+
+    def check_shapes(self, q, qdot, v, t, p) -> None:
+        """Raise ProblemError unless the functions of this constraint return what they should."""
+        name = type(self).__name__
+        mode = expect.returned(f"{name}.start", self.start, q, qdot, t, p, Scale.blank(q))
+        held = expect.returned(f"{name}.hold", self.hold, q, t, p)
+        m = expect.vector(f"{name}.rate", self.rate, q, qdot, v, t, p, mode, held)
+        why = f"as there are {m} rows"
+        if self.positional:
+            expect.shaped(f"{name}.rows", self.rows, (m,), why, q, t, p, mode, held)
+        if expect.returned(f"{name}.live", self.live, q, t, p, mode) is not None:
+            expect.shaped(f"{name}.live", self.live, (m,), why, q, t, p, mode)
+        lam = jnp.zeros(m)
+        k = expect.vector(f"{name}.guards", self.guards, q, v, lam, t, p, mode, held)
+        fired = (jnp.zeros(k, bool), q, qdot, v, t, p, mode, Scale.blank(q))
+        why = "the shape of the mode that `start` returns"
+        expect.shaped(f"{name}.after", self.after, mode.shape, why, *fired)
+
+    def check_start(self, report: AbstractReport, start: Start) -> None:
+        """Raise ProblemError unless a run can begin like this; add to the report what was found.
+        Here: no guard may be negative."""
+        values, zero = start.guards()
+        expect.finite(self.guards_argument, values, " at the start")
+        for i in np.flatnonzero(values < -zero):
+            raise ProblemError(
+                f"{self.guards_argument}: expected guards >= 0 at the start, found guard {i} = "
+                f"{values[i]:.6g} in mode {start.mode.tolist()}: its fall through zero would never "
+                "be seen. Start on its positive side or in another mode"
+            )
+        if values.size:
+            report.add("guards not negative", f"smallest {np.min(values):.3g}")
+
+    def modes_to_search(self, mode: np.ndarray) -> list:
+        """Modes whose guards are searched for points where they vanish, if a run that begins in
+        `mode` does not come to them."""
+        return [mode]
+
+    def successors(self, q, p, mode, scale: Scale) -> tuple[list, str] | None:
+        """The modes that can follow `mode` at q, where its guard vanishes, and in words what was
+        found if there are none. None: only the motion can tell."""
+        return None
+
+    def remedy_for_capture(self, mode) -> str | None:
+        """What to do if a guard stays zero in this mode, because its constraint keeps it there.
+        None: nothing, the constraint takes care of it."""
+        return None
+
+    # Names for messages.
 
     @property
     def title(self) -> str:
         return type(self).__name__
+
+    @property
+    def rows_argument(self) -> str:
+        """Where the rows come from."""
+        return f"{type(self).__name__}.rows"
+
+    @property
+    def guards_argument(self) -> str:
+        """Where the guards come from."""
+        return f"{type(self).__name__}.guards"
+
+    def row_names(self, q, t, p, mode, m: int) -> list[str]:
+        """A name for each of the m rows."""
+        return [f"{self.title}[{i}]" for i in range(m)]
+
+    def guard_name(self, i: int) -> str:
+        return f"guard {i}"
+
+    def mode_name(self, mode) -> str:
+        return f"mode {np.asarray(mode).tolist()}"

@@ -13,7 +13,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from nsdyn import _expect as expect
 from nsdyn._signature import label, require_function
 from nsdyn.constraints.base import AbstractConstraint
 from nsdyn.errors import ProblemError
@@ -83,5 +85,46 @@ class Contact(AbstractConstraint):
         return self._shaped(jnp.where(bounced, 0, jnp.ravel(mode)))  # (2)
 
     @property
+    def live_rows_hold_at_start(self):
+        return False  # closed within a tolerance, at rest within the rest speed
+
+    def check_shapes(self, q, qdot, v, t, p):
+        expect.vector("Contact(gap=...)", self.gap, q, t, p)
+
+    def check_start(self, report, start):
+        """No gap may be negative. A force that pulls opens the contact at once."""
+        gap, slope = map(np.asarray, _gap_and_slope(self, start.q, start.t, start.p))
+        name = label(self.gap)
+        expect.finite("Contact(gap=...)", gap, " at q0")
+        for i in np.flatnonzero(gap < -np.asarray(start.scale.near_zero(slope))):
+            raise ProblemError(
+                f"Contact(gap={name}): expected gaps >= 0 at q0, found {name}[{i}] = {gap[i]:.6g}: "
+                f"the start penetrates by {-gap[i]:.6g}. Move q0 out by that much"
+            )
+        if gap.size:
+            i = int(np.argmin(gap))
+            report.add("gaps open or closed", f"smallest {name}[{i}] = {gap[i]:.3g}")
+
+    def modes_to_search(self, mode):
+        return []  # a gap is its own constraint: it closes wherever the motion comes to it
+
+    @property
     def title(self):
         return label(self.gap)
+
+    @property
+    def rows_argument(self):
+        return "Contact(gap=...)"
+
+    @property
+    def guards_argument(self):
+        return "Contact(gap=...)"
+
+    def guard_name(self, i):
+        return f"{label(self.gap)}[{i}]"
+
+
+@eqx.filter_jit
+def _gap_and_slope(part: Contact, q, t, p):
+    gap = lambda q: jnp.ravel(part.gap(q, t, p))
+    return gap(q), jax.jacfwd(gap)(q)

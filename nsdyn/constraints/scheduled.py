@@ -12,6 +12,8 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from nsdyn import _expect as expect
+from nsdyn._signature import label
 from nsdyn.constraints.base import AbstractConstraint
 from nsdyn.constraints.mode_rows import ModeRows, flatten
 from nsdyn.errors import ProblemError
@@ -80,8 +82,32 @@ class Scheduled(AbstractConstraint):
         begun = jnp.sum(times <= t + SAME_TIME * jnp.maximum(jnp.abs(t), jnp.abs(times)))
         return jnp.maximum(mode + 1, begun).astype(mode.dtype)
 
+    def check_shapes(self, q, qdot, v, t, p):
+        self.mode_rows.check_shapes("Scheduled", "stages", q, t, p)
+        if self.times_of is not None:
+            name = label(self.times_of)
+            expect.vector("Scheduled(times=...)", self.switch_times, p, name=name)
+            check_times(np.asarray(self.switch_times(p)), len(self.mode_rows.modes))
+
+    def check_start(self, report, start):
+        pass  # times are in order, and the stage at the start follows from them
+
+    def modes_to_search(self, mode):
+        return []  # the times are known
+
+    @property
+    def rows_argument(self):
+        return "Scheduled(stages=...)"
+
+    @property
+    def guards_argument(self):
+        return "Scheduled(times=...)"
+
     def row_names(self, q, t, p, mode, m):
         return self.mode_rows.names(q, t, p, mode)
+
+    def mode_name(self, mode):
+        return self.mode_rows.mode_name(mode)
 
 
 def check_times(times: np.ndarray, stages: int):
