@@ -115,10 +115,10 @@ class Sample:
         """Rows [G, g_t / V] over (dx, V dt)."""
         return np.column_stack([self.G, self.gt / self.speed])
 
-    def scale(self, tolerance: float) -> Scale:
-        """What counts as zero for functions of q, with this tolerance."""
+    def scale(self, tolerance: float, at_least: float) -> Scale:
+        """What counts as zero for functions of q, with this tolerance and a least length."""
         zeros = jnp.zeros_like(self.q)
-        length = jnp.asarray(self.length * self.spread)
+        length = jnp.asarray(max(self.length, at_least) * self.spread)
         return Scale(length=length, push=zeros, touch=jnp.asarray(tolerance), rest=jnp.zeros(()))
 
 
@@ -190,9 +190,9 @@ class Guards(NamedTuple):
         """Which guards depend on v or lam."""
         return np.any(self.by_v != 0, axis=1) | np.any(self.by_lam != 0, axis=1)
 
-    def sizes(self, s: Sample) -> np.ndarray:
-        """The size of each guard, made up of those of its arguments."""
-        by_q = np.abs(self.by_q) @ (s.length * s.spread)
+    def sizes(self, s: Sample, at_least: float = 0.0) -> np.ndarray:
+        """The size of each guard, made up of those of its arguments; L counts at least as this."""
+        by_q = np.abs(self.by_q) @ (max(s.length, at_least) * s.spread)
         by_v = np.abs(self.by_v) @ (s.speed * s.widths)
         by_lam = np.abs(self.by_lam) @ np.abs(self.lam)
         return by_q + by_v + by_lam + np.abs(self.by_t) * s.span
@@ -226,6 +226,7 @@ def nearest_root(evaluate: Callable, point: Point, free_time: bool = False) -> P
 
 def _newton(evaluate, point, free_time):
     r, J, s = evaluate(point)
+    length = s.length
     for _ in range(ITERATIONS):
         if not np.any(r) or not np.all(np.isfinite(J)):
             break
@@ -244,5 +245,5 @@ def _newton(evaluate, point, free_time):
             break
         point = there
         r, J, s = new
-    small = np.abs(r) <= ROOT * s.row_sizes(J) * s.length
+    small = np.abs(r) <= ROOT * s.row_sizes(J) * max(length, s.length)
     return point if np.all(small) else None

@@ -94,7 +94,7 @@ class Places:
     def vanishing(self, point: Point, k: int) -> list[Guard]:
         """The guards of part k that are zero here and depend on q, not on v or lam."""
         at = self.guards(point)
-        zero = np.abs(at.value) <= self.meet * at.sizes(self.sample(point))
+        zero = np.abs(at.value) <= self.meet * at.sizes(self.sample(point), self.here.length)
         wanted = zero & at.read_q & ~at.read_motion
         return [guard for guard in self.guards_of(k) if wanted[guard.n]]
 
@@ -106,14 +106,16 @@ class Places:
         finite = np.all(np.isfinite(rows)) and np.all(np.isfinite(Z))
         return rank.sine(Z, rows, s.M) if finite else np.nan
 
-    def miss(self, point: Point, k: int) -> str | None:
-        """Why part k does not hold here, or None if it does (1)."""
+    def miss(self, point: Point, k: int, at_least: float = 0.0) -> str | None:
+        """Why part k does not hold here, or None if it does (1). The length that a run compares
+        with vanishes at rest in the origin; there `at_least` takes its place."""
         s = self.sample(point)
+        length = max(s.length, at_least)
         first = sum(self.model.row_counts[:k])
         count = self.model.row_counts[k]
         rows = slice(first, first + count)
         g = np.where(s.live[rows], s.g[rows], 0.0)
-        over = np.abs(g) / (self.meet * s.length * s.row_sizes(s.G[rows]))
+        over = np.abs(g) / (self.meet * length * s.row_sizes(s.G[rows]))
         if np.max(over, initial=0.0) <= 1:
             return None
         worst = int(np.argmax(over))
@@ -307,14 +309,15 @@ def _continued(places: Places, guard: Guard, point: Point) -> Point | str | None
     """The point in the mode that follows, in words why there is none, or None if only the motion
     could tell."""
     part = places.model.parts[guard.k]
-    scale = places.sample(point).scale(places.meet)
+    size = places.here.length
+    scale = places.sample(point).scale(places.meet, size)
     found = part.successors(point.q, places.p, places.mode(point, guard.k), scale)
     if found is None:
         return None
     modes, reason = found
     for mode in modes:
         after = places.with_mode(point, guard.k, mode)
-        miss = places.miss(after, guard.k)
+        miss = places.miss(after, guard.k, size)
         if miss is None:
             return after
         reason = miss
