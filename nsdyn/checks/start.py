@@ -82,15 +82,13 @@ def mass_product(report: Report, s: Sample) -> None:
 
 
 class Level(NamedTuple):
-    """Residuals of the rows at position or at velocity level."""
+    """Rows that must hold at position or at velocity level: their numbers and residuals, and the
+    size of the state."""
 
-    argument: str  # that would have to change
-    symbol: str
-    row: str  # what a residual belongs to
-    where: str
+    argument: str  # the one that would have to change, q0 or v0
+    rows: np.ndarray
     residual: np.ndarray
-    rows: np.ndarray  # numbers of the rows that must hold
-    size: float  # of the state
+    size: float
 
 
 class StartRows:
@@ -103,7 +101,7 @@ class StartRows:
         self.p = p
         self.s = s
         self.names = names
-        exact = [part.live_rows_hold_at_start for part in model.parts]
+        exact = [part.holds_at_start for part in model.parts]
         self.rows = np.flatnonzero(s.live & np.repeat(np.array(exact, bool), model.row_counts))
 
     def check_finite(self) -> None:
@@ -116,67 +114,51 @@ class StartRows:
     def check(self, report: Report) -> None:
         if not len(self.rows):
             return
-        self._hold(report, self._positions())
-        self._hold(report, self._velocities())
+        positional = self.rows[self.model.positional[self.rows]]
+        self._hold(report, Level("q0", positional, self.s.g[positional], self.s.length))
+        self._hold(report, Level("v0", self.rows, self.s.psi[self.rows], self.s.speed))
         self._independent(report)
 
-    def _positions(self) -> Level:
-        return Level(
-            argument="q0",
-            symbol="g",
-            row="row",
-            where="at q0",
-            residual=self.s.g,
-            rows=self.rows[self.model.positional[self.rows]],
-            size=self.s.length,
-        )
-
-    def _velocities(self) -> Level:
-        return Level(
-            argument="v0",
-            symbol="G v + g_t",
-            row="rate G v + g_t of the row",
-            where="at velocity level at v0",
-            residual=self.s.psi,
-            rows=self.rows,
-            size=self.s.speed,
-        )
-
     def _hold(self, report: Report, level: Level) -> None:
-        rows = level.rows
-        if not len(rows):
+        if not len(level.rows):
             return
-        residual = level.residual[rows]
-        bounds = CONSISTENT * level.size * self.s.row_sizes(self.s.G[rows])
+        residual = level.residual
+        bounds = CONSISTENT * level.size * self.s.row_sizes(self.s.G[level.rows])
         worst = int(np.argmax(np.abs(residual) / bounds))
         if np.abs(residual[worst]) <= bounds[worst]:
-            report.add(f"rows hold at {level.argument}", f"|{level.symbol}| = {_size(residual)}")
+            found = f"largest residual {np.max(np.abs(residual)):.1e}"
+            report.add(f"rows hold at {level.argument}", found)
             return
         offer = self._offer(level)
         if offer is None:
             self._refuse_contradiction(level, residual / bounds)
+        row = "row" if level.argument == "q0" else "rate G v + g_t of the row"
         raise ProblemError(
             f"{level.argument}: expected a state that satisfies the constraint, found "
-            f"{residual[worst]:.6g} in the {level.row} {self.names[rows[worst]]} (expected 0 to "
-            f"within {bounds[worst]:.1g}). {offer or 'No consistent state was found near it.'}"
+            f"{residual[worst]:.6g} in the {row} {self.names[level.rows[worst]]} (expected 0 "
+            f"to within {bounds[worst]:.1g}). "
+            f"{offer or 'No consistent state was found near it.'}"
         )
 
     def _refuse_contradiction(self, level: Level, relative: np.ndarray) -> None:
         guilty = self._clash(level.rows, relative, 1.0)
-        if len(guilty):
-            raise ProblemError(
-                "Problem(constraint=...): expected rows that can hold together, found that "
-                f"{self._listed(guilty)} contradict each other {level.where}: their gradients are "
-                f"dependent, but their residuals {listed(level.residual[guilty])} are not. Remove "
-                "one of them, or start off the singular position"
-            )
+        if not np.any(guilty):
+            return
+        where = "at q0" if level.argument == "q0" else "at velocity level at v0"
+        raise ProblemError(
+            "Problem(constraint=...): expected rows that can hold together, found that "
+            f"{self._listed(level.rows[guilty])} contradict each other {where}: their gradients "
+            f"are dependent, but their residuals {listed(level.residual[guilty])} are not. Remove "
+            "one of them, or start off the singular position"
+        )
 
     def _clash(self, rows: np.ndarray, relative: np.ndarray, bound: float) -> np.ndarray:
-        """The rows whose gradients depend on each other while what they ask for does not."""
+        """Which rows have gradients that depend on each other while what they ask for does
+        not."""
         null = self._dependences(rows)
         clash = np.abs(null @ (null.T @ relative))  # (1)
         largest = np.max(clash, initial=0.0)
-        return rows[clash > INVOLVED * largest] if largest > bound else rows[:0]
+        return (clash > INVOLVED * largest) & (largest > bound)
 
     def _dependences(self, rows: np.ndarray) -> np.ndarray:
         """Columns w of (1)."""
@@ -207,12 +189,12 @@ class StartRows:
         relative = gamma / self.s.row_sizes(self.s.G[self.rows])
         bound = CONSISTENT * (self.s.push + np.max(np.abs(relative)))
         guilty = self._clash(self.rows, relative, bound)
-        if len(guilty):
+        if np.any(guilty):
             raise ProblemError(
                 "Problem(constraint=...): expected rows that can hold together, found that "
-                f"{self._listed(guilty)} contradict each other from t0 on: they hold at q0 and v0 "
-                "with dependent gradients, but their second derivatives differ. Remove one of "
-                "them, or start off the singular position"
+                f"{self._listed(self.rows[guilty])} contradict each other from t0 on: they hold at "
+                "q0 and v0 with dependent gradients, but their second derivatives differ. Remove "
+                "one of them, or start off the singular position"
             )
 
     def _offer(self, level: Level) -> str | None:
@@ -255,7 +237,3 @@ class StartRows:
 @eqx.filter_jit
 def _gamma(model: Model, point: Point, p):
     return model.gamma(point, p)
-
-
-def _size(residual: np.ndarray) -> str:
-    return f"{np.max(np.abs(residual)):.1e}"

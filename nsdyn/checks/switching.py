@@ -196,8 +196,9 @@ def _from_to(places: Places, before: Point, after: Point, k: int) -> str:
 
 
 def _does_not_continue(places: Places, point: Point, k: int, miss: str) -> ProblemError:
+    part = places.model.parts[k]
     return ProblemError(
-        f"{places.model.parts[k].rows_argument}: expected that another mode continues "
+        f"{type(part).__name__}{part.rows_argument}: expected that another mode continues "
         f"{places.where(point, k)}, found that {miss}. Constraints that replace each other must "
         "both hold where the mode changes"
     )  # (1)
@@ -208,58 +209,53 @@ def _check_crossing(
 ) -> None:
     """Verify (2), and (3) where the point after is known."""
     k = guard.k
-    part = places.model.parts[k]
-    sines = [places.sine(before, guard)]
-    if after is not None:
-        sines += [places.sine(after, other) for other in places.vanishing(after, k)]
-    crosses = f"{part.guard_name(guard.i)} crosses zero"
-    what = f"{places.owner(k)}{crosses} in {places.mode_name(before, k)}"
+    name = places.model.parts[k].guard_name(guard.i)
+    leaving = places.sine(before, guard)
+    staying = [] if after is None else _sines(places, after, k)
+    sines = [leaving, *staying]
+    what = f"{places.owner(k)}{name} crosses zero in {places.mode_name(before, k)}"
     found = f"at q = {listed(before.q)}: sine of (Z, G) = {', '.join(f'{x:.2g}' for x in sines)}"
     if after is not None:
         what = f"{places.owner(k)}switching {_from_to(places, before, after, k)}"
-        found = f"{found}, both hold, {crosses}"
-    if report.has(what):
-        return
+        found = f"{found}, both hold, {name} crosses zero"
+    verdict = "ok"
     if not np.all(np.isfinite(sines)):
-        report.add(
-            what, f"not verified: gradients are not finite at q = {listed(before.q)}", "note"
-        )
-        return
-    stuck = [x <= rank.DEPENDENT for x in sines]
-    captive = before if stuck[0] else after
-    remedy = None if captive is None else part.remedy_for_capture(places.mode(captive, k))
-    if stuck[0] and (all(stuck) or remedy is None):
-        raise _tangent(places, guard, before, min(sines))
-    if any(stuck) and remedy is not None:
-        raise _captured(places, guard, before, captive, min(sines), remedy)
-    report.add(what, found)
-    if any(stuck):
-        name = places.mode_name(captive, k)
-        report.add(f"{places.owner(k)}guards of {name}", "one stays zero there: a capture", "note")
+        found = f"not verified: gradients are not finite at q = {listed(before.q)}"
+        verdict = "note"
+    elif min(sines) <= rank.DEPENDENT:
+        captive = before if leaving <= rank.DEPENDENT else after
+        found = _capture(places, guard, before, captive, sines)
+        verdict = "note"
+    if not report.has(what):
+        report.add(what, found, verdict)
 
 
-def _tangent(places: Places, guard: Guard, point: Point, sine: float) -> ProblemError:
+def _sines(places: Places, point: Point, k: int) -> list[float]:
+    """Of the angles at which the guards of part k that are zero here can leave zero."""
+    return [places.sine(point, guard) for guard in places.vanishing(point, k)]
+
+
+def _capture(places: Places, guard: Guard, before: Point, captive: Point, sines: list) -> str:
+    """Raise if a guard cannot leave zero; in words what is known where a constraint does not
+    mind."""
     part = places.model.parts[guard.k]
-    return ProblemError(
-        f"{part.guards_argument}: {part.guard_name(guard.i)} is tangent to the constraint "
-        f"{places.where(point, guard.k)}, where it vanishes: its gradient Z lies in the row space "
-        f"of G {_bound(sine)}, so that it touches zero without crossing it. Choose one that "
-        "changes along the motion"
-    )  # (2)
-
-
-def _captured(places, guard: Guard, before, captive, sine: float, remedy: str) -> ProblemError:
-    part = places.model.parts[guard.k]
-    return ProblemError(
-        f"{type(part).__name__}(latch=...): expected a latch, found that "
-        f"{part.guard_name(guard.i)} is the constraint of {places.mode_name(captive, guard.k)} "
-        f"itself {places.where(before, guard.k)} {_bound(sine)}: it stays zero in that mode, a "
-        f"capture. {remedy}"
-    )  # (3)
-
-
-def _bound(sine: float) -> str:
-    return f"(sine of the angle {sine:.1e}, expected above {rank.DEPENDENT:g})"
+    name = part.guard_name(guard.i)
+    where = places.where(before, guard.k)
+    bound = f"(sine of the angle {min(sines):.1e}, expected above {rank.DEPENDENT:g})"
+    found = (
+        f"{name} is the constraint of {places.mode_name(captive, guard.k)} itself {where} {bound}: "
+        "it stays zero in that mode, a capture"
+    )
+    error = part.capture_error(places.mode(captive, guard.k), found)
+    if captive is before and (error is None or max(sines) <= rank.DEPENDENT):
+        raise ProblemError(
+            f"{type(part).__name__}{part.guards_argument}: {name} is tangent to the constraint "
+            f"{where}, where it vanishes: its gradient Z lies in the row space of G {bound}, so "
+            "that it touches zero without crossing it. Choose one that changes along the motion"
+        )  # (2)
+    if error is not None:
+        raise error  # (3)
+    return found
 
 
 # The search.

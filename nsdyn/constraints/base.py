@@ -12,7 +12,7 @@ everywhere: configuration q, velocity v, time t, parameters p, mode, held.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import equinox as eqx
 import jax
@@ -84,7 +84,16 @@ class AbstractConstraint(eqx.Module):
 
     Only `rows` has to be written. The methods `check_...` and the names below them serve
     `problem.check()`, which knows no kind of constraint: a constraint brings its own part.
+
+    rows_argument, guards_argument: where rows and guards come from, written after the name of the
+        class in messages.
+    holds_at_start: whether the rows that are live at the start hold there to round-off; False if
+        they are live because they nearly hold.
     """
+
+    rows_argument: ClassVar[str] = ".rows"
+    guards_argument: ClassVar[str] = ".guards"
+    holds_at_start: ClassVar[bool] = True
 
     @property
     def positional(self) -> bool:
@@ -151,12 +160,6 @@ class AbstractConstraint(eqx.Module):
 
     # What `problem.check()` asks.
 
-    @property
-    def live_rows_hold_at_start(self) -> bool:
-        """Whether the rows that are live at the start hold there to round-off. False if they are
-        live because they nearly hold."""
-        return True
-
     def check_shapes(self, q, qdot, v, t, p) -> None:
         """Raise ProblemError unless the functions of this constraint return what they should."""
         name = type(self).__name__
@@ -178,10 +181,11 @@ class AbstractConstraint(eqx.Module):
         """Raise ProblemError unless a run can begin like this; add to the report what was found.
         Here: no guard may be negative."""
         values, zero = start.guards()
-        expect.finite(self.guards_argument, values, " at the start")
+        name = type(self).__name__ + self.guards_argument
+        expect.finite(name, values, " at the start")
         for i in np.flatnonzero(values < -zero):
             raise ProblemError(
-                f"{self.guards_argument}: expected guards >= 0 at the start, found guard {i} = "
+                f"{name}: expected guards >= 0 at the start, found guard {i} = "
                 f"{values[i]:.6g} in mode {start.mode.tolist()}: its fall through zero would never "
                 "be seen. Start on its positive side or in another mode"
             )
@@ -198,9 +202,9 @@ class AbstractConstraint(eqx.Module):
         found if there are none. None: only the motion can tell."""
         return None
 
-    def remedy_for_capture(self, mode) -> str | None:
-        """What to do if a guard stays zero in this mode, because its constraint keeps it there.
-        None: nothing, the constraint takes care of it."""
+    def capture_error(self, mode, found: str) -> ProblemError | None:
+        """The error with the way out if a guard stays zero in this mode, because its constraint
+        keeps it there. None: that is as it should be."""
         return None
 
     # Names for messages.
@@ -208,16 +212,6 @@ class AbstractConstraint(eqx.Module):
     @property
     def title(self) -> str:
         return type(self).__name__
-
-    @property
-    def rows_argument(self) -> str:
-        """Where the rows come from."""
-        return f"{type(self).__name__}.rows"
-
-    @property
-    def guards_argument(self) -> str:
-        """Where the guards come from."""
-        return f"{type(self).__name__}.guards"
 
     def row_names(self, q, t, p, mode, m: int) -> list[str]:
         """A name for each of the m rows."""

@@ -8,7 +8,7 @@ closed:  M v' + G^T lam = f, so -lam is the pressing force; falls through -lam =
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -32,6 +32,10 @@ class Contact(AbstractConstraint):
 
     Velocities at impacts come from the law of the run: Restitution(e), or a plastic one.
     """
+
+    rows_argument: ClassVar[str] = "(gap=...)"
+    guards_argument: ClassVar[str] = "(gap=...)"
+    holds_at_start: ClassVar[bool] = False  # closed and at rest within tolerances
 
     gap: Callable = eqx.field(static=True)
     rest_speed: Any
@@ -84,10 +88,6 @@ class Contact(AbstractConstraint):
         bounced = (jnp.ravel(mode) == 1) & (rate > self._rest_speed(rest_speed))
         return self._shaped(jnp.where(bounced, 0, jnp.ravel(mode)))  # (2)
 
-    @property
-    def live_rows_hold_at_start(self):
-        return False  # closed within a tolerance, at rest within the rest speed
-
     def check_shapes(self, q, qdot, v, t, p):
         expect.vector("Contact(gap=...)", self.gap, q, t, p)
 
@@ -111,14 +111,6 @@ class Contact(AbstractConstraint):
     @property
     def title(self):
         return label(self.gap)
-
-    @property
-    def rows_argument(self):
-        return "Contact(gap=...)"
-
-    @property
-    def guards_argument(self):
-        return "Contact(gap=...)"
 
     def guard_name(self, i):
         return f"{label(self.gap)}[{i}]"

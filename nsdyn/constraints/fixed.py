@@ -40,10 +40,6 @@ class Fixed(AbstractConstraint):
     def title(self):
         return label(self.g)
 
-    @property
-    def rows_argument(self):
-        return "Fixed(g=...)"
-
 
 class Nonholonomic(AbstractConstraint):
     """c(q, v, t, p) -> (m,), affine in v, always on, at velocity level only."""
@@ -90,10 +86,6 @@ class Nonholonomic(AbstractConstraint):
     @property
     def title(self):
         return label(self.c)
-
-    @property
-    def rows_argument(self):
-        return "Nonholonomic(c=...)"
 
 
 @eqx.filter_jit

@@ -6,7 +6,7 @@ function of the parameters, so that a trajectory can be differentiated with resp
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -25,6 +25,9 @@ class Scheduled(AbstractConstraint):
     """Stage k of `stages` (None, a function g(q, t, p) -> scalar or (m,), lock(...), or a tuple of
     these) holds from times[k - 1] on. `times` are numbers, or a function times(p) of the
     parameters. Capturing schemes switch at the end of the step in which a time lies."""
+
+    rows_argument: ClassVar[str] = "(stages=...)"
+    guards_argument: ClassVar[str] = "(times=...)"
 
     times: Any
     times_of: Callable | None = eqx.field(static=True)
@@ -94,14 +97,6 @@ class Scheduled(AbstractConstraint):
 
     def modes_to_search(self, mode):
         return []  # the times are known
-
-    @property
-    def rows_argument(self):
-        return "Scheduled(stages=...)"
-
-    @property
-    def guards_argument(self):
-        return "Scheduled(times=...)"
 
     def row_names(self, q, t, p, mode, m):
         return self.mode_rows.names(q, t, p, mode)

@@ -16,6 +16,7 @@ every mode but the first once it was entered; a tuple of booleans says it mode b
 """
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -30,6 +31,9 @@ from nsdyn.errors import ProblemError
 
 
 class Switching(AbstractConstraint):
+    rows_argument: ClassVar[str] = "(modes=..., switches=...)"
+    guards_argument: ClassVar[str] = "(switches=...)"
+
     mode_rows: ModeRows
     switches: tuple[Callable, ...] = eqx.field(static=True)
     latch: tuple[bool, ...] = eqx.field(static=True)
@@ -172,19 +176,11 @@ class Switching(AbstractConstraint):
         found = [np.asarray(j) for j in np.flatnonzero(np.abs(z) <= zero) if j != mode]
         return found, f"no other switching function vanishes there, z = {expect.listed(z, 4)}"
 
-    def remedy_for_capture(self, mode):
-        return (
-            f"Use latch=True, or a tuple with True for mode {mode}, or choose a z that changes "
-            "along the motion"
+    def capture_error(self, mode, found):
+        return ProblemError(
+            f"Switching(latch=...): expected a latch, found that {found}. Use latch=True, or a "
+            f"tuple with True for mode {mode}, or choose a z that changes along the motion"
         )
-
-    @property
-    def rows_argument(self):
-        return "Switching(modes=..., switches=...)"
-
-    @property
-    def guards_argument(self):
-        return "Switching(switches=...)"
 
     def guard_name(self, i):
         return "the switching function"

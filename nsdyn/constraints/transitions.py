@@ -12,7 +12,7 @@ Modes count from 0. The other constraints of nsdyn are this one with their funct
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -30,6 +30,9 @@ class Transitions(AbstractConstraint):
     that falls through zero fires; after(fired, q, v, t, p, mode) -> mode; and, if wanted,
     live(mode, p) -> (m,) bool and hold(q, t, p) -> what `held` is until the next switch. The mode
     is an integer (array) that counts from 0 and starts as `mode0`."""
+
+    rows_argument: ClassVar[str] = "(rows=...)"
+    guards_argument: ClassVar[str] = "(guards=...)"
 
     rows_of: Callable = eqx.field(static=True)
     guards_of: Callable = eqx.field(static=True)
@@ -116,11 +119,3 @@ class Transitions(AbstractConstraint):
         after = lambda *args: jnp.asarray(self.after_of(*args), mode.dtype)
         wanted = (mode.shape, "the shape of mode0", jnp.zeros(k, bool), q, v, t, p, mode)
         expect.shaped(f"{name}(after=...)", after, *wanted, name=label(self.after_of))
-
-    @property
-    def rows_argument(self):
-        return "Transitions(rows=...)"
-
-    @property
-    def guards_argument(self):
-        return "Transitions(guards=...)"
