@@ -165,10 +165,13 @@ class AbstractConstraint(eqx.Module):
         name = type(self).__name__
         mode = expect.returned(f"{name}.start", self.start, q, qdot, t, p, Scale.blank(q))
         held = expect.returned(f"{name}.hold", self.hold, q, t, p)
-        m = expect.vector(f"{name}.rate", self.rate, q, qdot, v, t, p, mode, held)
-        why = f"as there are {m} rows"
+        moving = (q, qdot, v, t, p, mode, held)
         if self.positional:
-            expect.shaped(f"{name}.rows", self.rows, (m,), why, q, t, p, mode, held)
+            m = expect.vector(f"{name}.rows", self.rows, q, t, p, mode, held)
+        else:
+            m = expect.vector(f"{name}.rate", self.rate, *moving)
+        why = f"as there are {m} rows"
+        expect.shaped(f"{name}.rate", self.rate, (m,), why, *moving)
         if expect.returned(f"{name}.live", self.live, q, t, p, mode) is not None:
             expect.shaped(f"{name}.live", self.live, (m,), why, q, t, p, mode)
         lam = jnp.zeros(m)
