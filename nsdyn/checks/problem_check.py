@@ -10,7 +10,6 @@
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -32,26 +31,18 @@ from nsdyn.problem import Problem
 def check_start(problem: Problem, q0=None, v0=None, params=None) -> Report:
     """Verify a problem at its start, with its own q0, v0 and params or with others of the same
     shapes."""
-    return _start(problem, q0, v0, params).report
+    return _start(problem, q0, v0, params)[0]
 
 
 def check(problem: Problem, rollout: Callable) -> Report:
     """Verify a problem at its start and where its mode changes. `rollout` is `nsdyn.rollout`, which
     lives above the checks."""
-    start = _start(problem, None, None, None)
-    check_mode_changes(start.report, problem, start.model, start.point, rollout)
-    return start.report
+    report, model, start = _start(problem, None, None, None)
+    check_mode_changes(report, problem, model, start, rollout)
+    return report
 
 
-class Checked(NamedTuple):
-    """A start that passed, as point of a model, with the report so far."""
-
-    report: Report
-    model: Model
-    point: Point
-
-
-def _start(problem: Problem, q0, v0, params) -> Checked:
+def _start(problem: Problem, q0, v0, params) -> tuple[Report, Model, Point]:
     if not isinstance(problem, Problem):
         raise ProblemError(f"problem: expected nsdyn.Problem(...), found {problem!r}")
     report = Report(f"{problem.name} at t0 = {problem.t0:g}")
@@ -72,7 +63,7 @@ def _start(problem: Problem, q0, v0, params) -> Checked:
     for part, start in zip(model.parts, _starts(model, point, qdot, p, scale, s), strict=True):
         part.check_start(report, start)
     rows.check(report)
-    return Checked(report, model, point)
+    return report, model, point
 
 
 def _model(problem: Problem, q, v, t, p) -> Model:

@@ -39,7 +39,8 @@ SINGULAR = 1e-12  # singular values of unit rows that count as zero in (2)
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """A mechanism at a point; V is its potential."""
+    """A mechanism at a point; V is its potential. Its length counts at least as `least`: a
+    mechanism does not get smaller where it passes its origin."""
 
     q: np.ndarray
     v: np.ndarray
@@ -54,6 +55,7 @@ class Sample:
     V: np.ndarray
     solved: np.ndarray | None
     momenta: np.ndarray | None
+    least: float
 
     @property
     def psi(self) -> np.ndarray:
@@ -66,8 +68,9 @@ class Sample:
 
     @functools.cached_property
     def push(self) -> float:
-        """|M^-1 f|_M, an acceleration."""
-        return float(np.sqrt(self.f @ np.linalg.solve(self.M, self.f)))
+        """|M^-1 f|_M, an acceleration; 0 where there are no finite forces."""
+        found = float(np.sqrt(self.f @ np.linalg.solve(self.M, self.f)))
+        return found if np.isfinite(found) else 0.0
 
     @functools.cached_property
     def distance(self) -> float:
@@ -78,7 +81,7 @@ class Sample:
     def length(self) -> float:
         """L of (1). At rest in the origin without forces nothing but a unit is left."""
         found = self.distance + self.step * (self.norm(self.v) + self.step * self.push)
-        return float(found) or self.norm(np.ones_like(self.v))
+        return max(float(found), self.least) or self.norm(np.ones_like(self.v))
 
     @functools.cached_property
     def speed(self) -> float:
@@ -115,16 +118,16 @@ class Sample:
         """Rows [G, g_t / V] over (dx, V dt)."""
         return np.column_stack([self.G, self.gt / self.speed])
 
-    def scale(self, tolerance: float, at_least: float) -> Scale:
-        """What counts as zero for functions of q, with this tolerance and a least length."""
-        zeros = jnp.zeros_like(self.q)
-        length = jnp.asarray(max(self.length, at_least) * self.spread)
-        return Scale(length=length, push=zeros, touch=jnp.asarray(tolerance), rest=jnp.zeros(()))
+    def scale(self, tolerance: float) -> Scale:
+        """What counts as zero for functions of q, with this tolerance."""
+        length = jnp.asarray(self.length * self.spread)
+        touch = jnp.asarray(tolerance)
+        return Scale(length=length, push=jnp.zeros_like(self.q), touch=touch, rest=jnp.zeros(()))
 
 
-def sample(model: Model, point: Point, p) -> Sample:
+def sample(model: Model, point: Point, p, least: float = 0.0) -> Sample:
     values = _sample(model, jax.tree.map(np.asarray, point), p)
-    return Sample(**jax.tree.map(np.asarray, values))
+    return Sample(**jax.tree.map(np.asarray, values), least=least)
 
 
 @eqx.filter_jit
@@ -190,9 +193,9 @@ class Guards(NamedTuple):
         """Which guards depend on v or lam."""
         return np.any(self.by_v != 0, axis=1) | np.any(self.by_lam != 0, axis=1)
 
-    def sizes(self, s: Sample, at_least: float = 0.0) -> np.ndarray:
-        """The size of each guard, made up of those of its arguments; L counts at least as this."""
-        by_q = np.abs(self.by_q) @ (max(s.length, at_least) * s.spread)
+    def sizes(self, s: Sample) -> np.ndarray:
+        """The size of each guard, made up of those of its arguments."""
+        by_q = np.abs(self.by_q) @ (s.length * s.spread)
         by_v = np.abs(self.by_v) @ (s.speed * s.widths)
         by_lam = np.abs(self.by_lam) @ np.abs(self.lam)
         return by_q + by_v + by_lam + np.abs(self.by_t) * s.span
@@ -226,7 +229,6 @@ def nearest_root(evaluate: Callable, point: Point, free_time: bool = False) -> P
 
 def _newton(evaluate, point, free_time):
     r, J, s = evaluate(point)
-    length = s.length
     for _ in range(ITERATIONS):
         if not np.any(r) or not np.all(np.isfinite(J)):
             break
@@ -245,5 +247,5 @@ def _newton(evaluate, point, free_time):
             break
         point = there
         r, J, s = new
-    small = np.abs(r) <= ROOT * s.row_sizes(J) * max(length, s.length)
+    small = np.abs(r) <= ROOT * s.row_sizes(J) * s.length
     return point if np.all(small) else None

@@ -58,11 +58,11 @@ class Places:
         self.start = start
         self.p = p
         self.t_end = t_end
-        self.here = self.sample(start)
+        self.here = sample(model, start, p)
         self.meet = float(model.tolerances.meet)
 
     def sample(self, point: Point) -> Sample:
-        return sample(self.model, point, self.p)
+        return sample(self.model, point, self.p, least=self.here.length)
 
     def guards(self, point: Point, more_lam: float = 0.0) -> Guards:
         return guards(self.model, point, self.p, more_lam)
@@ -94,7 +94,7 @@ class Places:
     def vanishing(self, point: Point, k: int) -> list[Guard]:
         """The guards of part k that are zero here and depend on q, not on v or lam."""
         at = self.guards(point)
-        zero = np.abs(at.value) <= self.meet * at.sizes(self.sample(point), self.here.length)
+        zero = np.abs(at.value) <= self.meet * at.sizes(self.sample(point))
         wanted = zero & at.read_q & ~at.read_motion
         return [guard for guard in self.guards_of(k) if wanted[guard.n]]
 
@@ -106,16 +106,13 @@ class Places:
         finite = np.all(np.isfinite(rows)) and np.all(np.isfinite(Z))
         return rank.sine(Z, rows, s.M) if finite else np.nan
 
-    def miss(self, point: Point, k: int, at_least: float = 0.0) -> str | None:
-        """Why part k does not hold here, or None if it does (1). The length that a run compares
-        with vanishes at rest in the origin; there `at_least` takes its place."""
-        s = self.sample(point)
-        length = max(s.length, at_least)
+    def miss(self, point: Point, k: int, s: Sample) -> str | None:
+        """Why part k does not hold here, or None if it does (1)."""
         first = sum(self.model.row_counts[:k])
         count = self.model.row_counts[k]
         rows = slice(first, first + count)
         g = np.where(s.live[rows], s.g[rows], 0.0)
-        over = np.abs(g) / (self.meet * length * s.row_sizes(s.G[rows]))
+        over = np.abs(g) / (self.meet * s.length * s.row_sizes(s.G[rows]))
         if np.max(over, initial=0.0) <= 1:
             return None
         worst = int(np.argmax(over))
@@ -178,7 +175,7 @@ def _check_event(report: Report, places: Places, before: Point, after: Point) ->
     for k in range(len(places.model.parts)):
         if np.all(places.mode(before, k) == places.mode(after, k)):
             continue
-        miss = places.miss(after, k)
+        miss = places.miss(after, k, sample(places.model, after, places.p))  # as the run measures
         if miss is not None:
             raise _does_not_continue(places, before, k, miss)
         fired = places.vanishing(before, k)
@@ -305,15 +302,14 @@ def _continued(places: Places, guard: Guard, point: Point) -> Point | str | None
     """The point in the mode that follows, in words why there is none, or None if only the motion
     could tell."""
     part = places.model.parts[guard.k]
-    size = places.here.length
-    scale = places.sample(point).scale(places.meet, size)
+    scale = places.sample(point).scale(places.meet)
     found = part.successors(point.q, places.p, places.mode(point, guard.k), scale)
     if found is None:
         return None
     modes, reason = found
     for mode in modes:
         after = places.with_mode(point, guard.k, mode)
-        miss = places.miss(after, guard.k, size)
+        miss = places.miss(after, guard.k, places.sample(after))
         if miss is None:
             return after
         reason = miss
