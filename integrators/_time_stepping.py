@@ -9,7 +9,7 @@ Mode selection of one step from the point 0 to the point 1:
     or there is none
     at all, as where a track turns back by more than 90 degrees, and the run ends               (3)
     A guard that is a force in the new mode says nothing of that: a contact that has closed may be
-    about to departure_rate.
+    about to lift.
 
 (1) stands for the look at the predictor that is usual; the converged step of the old mode is the
 better predictor, and it is there already when nothing switches. After a switching step methods with
@@ -104,8 +104,12 @@ class AbstractTimeStepping(AbstractIntegrator):
     ) -> Step:
         """One step of size h from `point`, in its mode or into that of the `new_mode`."""
 
+    def objection(self, law: AbstractLaw, parts: tuple) -> str | None:
+        """Why this scheme in particular cannot go with a law or a constraint."""
+        return None
+
     def incompatibility(self, law, parts):
-        return law.requires_consistent_velocity
+        return self.objection(law, parts) or law.requires_consistent_velocity
 
     def start(self, model, point, p):
         point, memory = self.init(model, point, p)

@@ -36,6 +36,17 @@ from nsdyn.stepping.integrator import AbstractSmoothMethod
 
 
 class GeneralizedAlpha(AbstractTimeStepping, AbstractSmoothMethod):
+    """The implicit generalized-alpha scheme of order 2.
+
+    Inside `EventDriven` it is an ordinary smooth method. By itself it captures events at the end of
+    a step as the classical schemes do, without a velocity jump: instructive, and wrong.
+
+    index: the level at which the constraints are imposed: 3 (positions), 2 (velocities) or
+        1 (accelerations).
+    rho_inf: spectral radius at infinite frequency, from 0 (most numerical damping) to 1 (none).
+    newton: tolerance and number of iterations of the implicit step, `nsdyn.Newton(...)`.
+    """
+
     index: Literal[1, 2, 3] = eqx.field(static=True, default=3)
     rho_inf: Any = eqx.field(converter=radius, default=0.8)
     newton: Newton = eqx.field(default_factory=Newton)
@@ -58,7 +69,7 @@ class GeneralizedAlpha(AbstractTimeStepping, AbstractSmoothMethod):
     def is_multistep(self):
         return True
 
-    def incompatibility(self, law, parts):
+    def objection(self, law, parts):
         if not law.satisfies_new_constraints:
             return (
                 "the classical schemes impose the new constraints on the step in which they "
@@ -66,7 +77,7 @@ class GeneralizedAlpha(AbstractTimeStepping, AbstractSmoothMethod):
             )
         if any(part.mode_depends_on_impact for part in parts):
             return "without a velocity jump a contact neither closes nor opens as it should"
-        return super().incompatibility(law, parts)
+        return None
 
     def init(self, model, point, p):
         return point, begin(model, point, p, alpha(self.rho_inf), tilt=self.index == 3)

@@ -38,6 +38,15 @@ def _theta(x):
 
 
 class MoreauJean(AbstractTimeStepping):
+    """The time-stepping scheme of Moreau and Jean: order 1, robust where many events come at once.
+
+    theta: where in the step the forces are taken, from 1/2 (keeps the energy of linear systems) to
+        1 (dissipates most).
+    projection: whether positions are put back onto the constraints; without it a gap of the order
+        of the step stays after every event.
+    newton: tolerance and number of iterations of the implicit step, `nsdyn.Newton(...)`.
+    """
+
     theta: Any = eqx.field(converter=_theta, default=0.5)
     projection: bool = eqx.field(static=True, default=True)
     newton: Newton = eqx.field(default_factory=Newton)
@@ -46,13 +55,13 @@ class MoreauJean(AbstractTimeStepping):
     def holds_position(self):
         return self.projection
 
-    def incompatibility(self, law, parts):
+    def objection(self, law, parts):
         if not self.projection and any(part.mode_depends_on_impact for part in parts):
             return (
                 "a contact that bounces with its gap still negative would be taken for open; use "
                 "projection=True"
             )
-        return super().incompatibility(law, parts)
+        return None
 
     def init(self, model, point, p):
         slope = lagrange(model, point, p)

@@ -41,6 +41,16 @@ VARIANTS = ("three-level", "velocity", "decoupled")
 
 
 class NSGA(AbstractTimeStepping):
+    """The nonsmooth generalized-alpha scheme: order 2 between events, which it captures with the
+    jump of the law.
+
+    rho_inf: spectral radius at infinite frequency, from 0 (most numerical damping) to 1 (none).
+    variant: which levels of the constraints the smooth part satisfies: "three-level" (positions,
+        velocities and accelerations), "velocity", or "decoupled" (positions and velocities one
+        after the other).
+    newton: tolerance and number of iterations of the implicit step, `nsdyn.Newton(...)`.
+    """
+
     rho_inf: Any = eqx.field(converter=radius, default=0.8)
     variant: Literal["three-level", "velocity", "decoupled"] = eqx.field(
         static=True, default="three-level"

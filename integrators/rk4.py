@@ -27,6 +27,14 @@ LAST = (False, False, False, True)
 
 
 class RK4(AbstractSmoothMethod):
+    """The classical explicit Runge-Kutta method of order 4. Use it as `EventDriven(RK4())`.
+
+    formulation: how the equations of motion are solved for the accelerations: "lagrange" (with
+        multipliers; the default), "projected" (onto the admissible motions), or "minimal"
+        (independent coordinates, chosen again where they become badly conditioned). The motion is
+        the same; their cost and their drift differ.
+    """
+
     formulation: Literal["lagrange", "projected", "minimal"] = eqx.field(
         static=True, default="lagrange"
     )

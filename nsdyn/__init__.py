@@ -1,23 +1,18 @@
 """nsdyn: mechanisms whose constraints switch. Any integrator, any impulse law, any mechanism.
 
 Importing nsdyn switches JAX to 64-bit floats: constraints, impulses and event times need them. It
-also asks the compiler, where XLA_FLAGS does not say otherwise, to turn small loops into one
-function each instead of a schedule of small kernels: a time step of a few bodies then runs three to
-four times as fast. Import nsdyn before the first computation with JAX for this to take effect.
+also asks the compiler for fast small loops, see `tune_xla`.
 """
 
-import os
 from pathlib import Path
 
 import jax
 
+from nsdyn._compiler import tune_xla
+from nsdyn._source_tree import find_folders_beside
+
 jax.config.update("jax_enable_x64", True)
-if "xla_backend_extra_options" not in (_flags := os.environ.get("XLA_FLAGS", "")):
-    _small = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=100000"
-    os.environ["XLA_FLAGS"] = f"{_flags} {_small}".strip()
-
-from nsdyn._source_tree import find_folders_beside  # noqa: E402
-
+tune_xla()
 find_folders_beside(Path(__file__).resolve().parent)
 
 from nsdyn._version import __version__  # noqa: E402
@@ -34,6 +29,7 @@ from nsdyn.driver.single_run import simulate  # noqa: E402
 from nsdyn.errors import (  # noqa: E402
     FileError,
     NsdynError,
+    PerformanceWarning,
     ProblemError,
     RedundancyWarning,
     SimulationError,
@@ -60,6 +56,7 @@ __all__ = [
     "Model",
     "Nonholonomic",
     "NsdynError",
+    "PerformanceWarning",
     "Point",
     "Problem",
     "ProblemError",
@@ -81,6 +78,7 @@ __all__ = [
     "simulate",
     "sweep",
     "transition_report",
+    "tune_xla",
 ]
 
 

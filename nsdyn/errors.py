@@ -34,6 +34,10 @@ class SingularTransitionWarning(UserWarning):
     happens."""
 
 
+class PerformanceWarning(UserWarning):
+    """Something runs, but much slower than it could."""
+
+
 class RedundancyWarning(UserWarning):
     """Dependent but consistent constraint rows: the motion is unique, the multipliers are not."""
 

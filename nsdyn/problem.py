@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from nsdyn._compiler import leave_environment
 from nsdyn._signature import closed_over_tracer
 from nsdyn.constraints.base import AbstractConstraint
 from nsdyn.errors import ProblemError
@@ -41,6 +42,7 @@ class Problem(eqx.Module):
     def __init__(
         self, name, system, constraint=None, q0=None, v0=None, t0=0.0, t_end=None, params=None
     ):
+        leave_environment()  # the first arrays are made here
         if not isinstance(system, System):
             raise ProblemError(f"Problem(system=...): expected nsdyn.System(...), found {system!r}")
         self.name, self.system = str(name), system

@@ -5,6 +5,9 @@ from enum import IntEnum
 
 
 class Status(IntEnum):
+    """How a run ended. `MESSAGES` says what each means and what to try; the first failure of a
+    trajectory is the one kept."""
+
     OK = 0
     NONFINITE = 1
     LEADS_BACK = 2

@@ -1,9 +1,10 @@
 """What counts as zero. All numbers are pure: they are multiplied by sizes that come from the
 motion,
 
-    length  L = |q|_M + h |v|_M,     speed  V = |v|_M,     |x|_M^2 = x^T M x                   (1)
+    L = |q|_M + h |v|_M + h^2 |M^-1 f|_M,    V = |v|_M,    |x|_M^2 = x^T M x                   (1)
 
-with the step h. A row g with the gradient G is then small if |g| <= tolerance |G|_(M^-1) L, and its
+a length and a speed in the mass metric, with the step h; the last two terms of L matter only near
+q = 0. A row g with the gradient G is then small if |g| <= tolerance |G|_(M^-1) L, and its
 rate psi if |psi| <= tolerance |G|_(M^-1) V. This does not change with the units of length, time and
 mass, nor if a row is multiplied by a number.
 """

@@ -31,6 +31,7 @@ from nsdyn.results.solution import Trajectory, plain
 from nsdyn.status import Status
 from nsdyn.stepping.integrator import AbstractIntegrator
 from nsdyn.studies.lib import archive
+from nsdyn.studies.lib.code_digest import code_digest
 
 DEFAULTS = (
     NSGA(),
@@ -244,11 +245,12 @@ def slug(text: str) -> str:
 
 
 def _described(problem: Problem, job: _Job, t_end: float) -> dict[str, Any]:
-    """All that a run depends on. Functions count by name: who edits one says force."""
+    """All that a run depends on; functions count by their code."""
     return {
         "problem": problem.name,
         "system": settings_text(problem.system),
-        "constraint": settings_text(problem.constraint),
+        "constraint": [settings_text(part) for part in problem.constraint],
+        "code": code_digest(problem.system, problem.constraint, job.integrator, job.law),
         "params": plain(problem.params),
         "start": [problem.t0, problem.q0, problem.v0],
         "t_end": t_end,

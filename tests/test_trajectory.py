@@ -153,7 +153,7 @@ def test_other_values_compile_nothing_new(run):
 
 
 def test_values_keep_their_digits():
-    strong = module.strong
+    strong = module.canonical_dtype
     assert strong(np.array(3), jnp.array(1.0)).dtype == float
     assert strong(np.array(0.1), jnp.array(1, np.float32)).dtype == float
     assert strong(np.array(2.5), jnp.array(1)) == 2.5

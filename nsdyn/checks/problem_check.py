@@ -9,7 +9,7 @@
 `nsdyn.checks.switching`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import equinox as eqx
 import jax
@@ -22,7 +22,7 @@ from nsdyn.checks.report import Report
 from nsdyn.checks.sample import STEPS, Sample, guards, sample
 from nsdyn.checks.start import StartRows, mass_matrix, mass_product, mass_solve
 from nsdyn.checks.switching import check_mode_changes
-from nsdyn.constraints.base import AbstractConstraint, Scale, Start
+from nsdyn.constraints.base import AbstractConstraint, Start
 from nsdyn.errors import ProblemError
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.problem import Problem
@@ -51,7 +51,7 @@ def _start(problem: Problem, q0, v0, params) -> tuple[Report, Model, Point]:
     model = _model(problem, q, v, t, p)
     sizes = f"{q.shape[0]} coordinates, {v.shape[0]} velocities"
     report.add("shapes", f"{sizes}, {model.m} rows, {model.k} guards")
-    point, qdot, scale = _begin(model, q, v, t, p)
+    model, point = _begin(model, q, v, t, p)
     s = sample(model, point, p)
     mass_matrix(report, s.M)
     mass_solve(report, s)
@@ -60,7 +60,7 @@ def _start(problem: Problem, q0, v0, params) -> tuple[Report, Model, Point]:
     finite("System(potential=...)", s.V, " at q0")
     rows = StartRows(model, point, p, s, _row_names(model, point, p))
     rows.check_finite()
-    for part, start in zip(model.parts, _starts(model, point, qdot, p, scale, s), strict=True):
+    for part, start in zip(model.parts, _starts(model, point, p, s), strict=True):
         part.check_start(report, start)
     rows.check(report)
     return report, model, point
@@ -88,28 +88,24 @@ def _model(problem: Problem, q, v, t, p) -> Model:
 
 
 @eqx.filter_jit
-def _begin(model: Model, q, v, t, p) -> tuple[Point, jax.Array, Scale]:
-    """The start, q' there, and what is small there."""
-    point = model.start(q, v, t, p)
-    push = model.step * model.system.push(q, v, t, p, point.mode)
-    return point, model.qdot(point, p), model.scale(q, v, p, push)
+def _begin(model: Model, q, v, t, p) -> tuple[Model, Point]:
+    return model.begin(q, v, t, p)
 
 
-def _starts(model: Model, point: Point, qdot, p, scale: Scale, s: Sample):
+def _starts(model: Model, point: Point, p, s: Sample) -> Iterator[Start]:
     """The start as each constraint sees it."""
     ends = np.cumsum(model.guard_counts)
     for k, mode in enumerate(model.split_mode(point.mode)):
         mine = slice(ends[k] - model.guard_counts[k], ends[k])
         yield Start(
             q=point.q,
-            qdot=qdot,
+            qdot=s.B @ s.v,
             v=point.v,
             t=point.t,
             p=p,
             mode=np.asarray(mode),
             held=point.held[k],
-            scale=scale,
-            speeds=s.speed * s.widths,
+            scale=model.scale,
             guards=lambda mine=mine: _guard_values(model, point, p, s, mine),
         )
 

@@ -3,10 +3,9 @@
 All functions of a mechanism are evaluated together by one small compiled program (`sample`), its
 guards by another (`guards`), which serve every later check of the same problem. The rest is numpy.
 
-What is small is measured as in a run (`nsdyn.tolerances`), with the step h of the coarse run and
-the forces f, so that a mechanism at rest in its origin has a size too:
+What is small is measured as in a run (`nsdyn.tolerances`), with the step h of the coarse run:
 
-    speed   V = |v|_M + h |M^-1 f|_M,     length   L = |q|_M + h V                             (1)
+    length   L from `Model.length`,     speed   V = |v|_M + h |M^-1 f|_M                       (1)
 
 With the row sizes w = |G|_(M^-1) a row is small if |g| <= tolerance w L, and its rate if |psi| <=
 tolerance w V. The searches look for r(q, t) = 0 by damped Gauss-Newton steps of least norm,
@@ -26,7 +25,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nsdyn.constraints.base import Scale
 from nsdyn.mechanics.formulations import lagrange
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import rank
@@ -39,12 +37,10 @@ SINGULAR = 1e-12  # singular values of unit rows that count as zero in (2)
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """A mechanism at a point; V is its potential. Its length counts at least as `least`: a
-    mechanism does not get smaller where it passes its origin."""
+    """A mechanism at a point; V is its potential, `size` the length L of (1)."""
 
     q: np.ndarray
     v: np.ndarray
-    step: np.ndarray
     M: np.ndarray
     f: np.ndarray
     B: np.ndarray
@@ -55,7 +51,8 @@ class Sample:
     V: np.ndarray
     solved: np.ndarray | None
     momenta: np.ndarray | None
-    least: float
+    size: np.ndarray
+    step: np.ndarray
 
     @property
     def psi(self) -> np.ndarray:
@@ -67,21 +64,15 @@ class Sample:
         return STEPS * float(self.step)
 
     @functools.cached_property
+    def length(self) -> float:
+        """L of (1). At rest in the origin without forces nothing but a unit is left."""
+        return float(self.size) or self.norm(np.ones_like(self.v))
+
+    @functools.cached_property
     def push(self) -> float:
         """|M^-1 f|_M, an acceleration; 0 where there are no finite forces."""
         found = float(np.sqrt(self.f @ np.linalg.solve(self.M, self.f)))
         return found if np.isfinite(found) else 0.0
-
-    @functools.cached_property
-    def distance(self) -> float:
-        """|q|_M, with quasi-velocities that of the motion nearest to q."""
-        return self.norm(np.linalg.lstsq(self.B, self.q, rcond=None)[0])
-
-    @functools.cached_property
-    def length(self) -> float:
-        """L of (1). At rest in the origin without forces nothing but a unit is left."""
-        found = self.distance + self.step * (self.norm(self.v) + self.step * self.push)
-        return max(float(found), self.least) or self.norm(np.ones_like(self.v))
 
     @functools.cached_property
     def speed(self) -> float:
@@ -92,7 +83,8 @@ class Sample:
     def extent(self) -> float:
         """How far away it is worth looking: as far as the mechanism is from its origin, or may get
         until t_end."""
-        moved = max(self.distance, self.span * self.norm(self.v))
+        distance = self.norm(np.linalg.lstsq(self.B, self.q, rcond=None)[0])
+        moved = max(distance, self.span * self.norm(self.v))
         return moved or self.span**2 * self.push or self.length
 
     @functools.cached_property
@@ -118,28 +110,21 @@ class Sample:
         """Rows [G, g_t / V] over (dx, V dt)."""
         return np.column_stack([self.G, self.gt / self.speed])
 
-    def scale(self, tolerance: float) -> Scale:
-        """What counts as zero for functions of q, with this tolerance."""
-        length = jnp.asarray(self.length * self.spread)
-        touch = jnp.asarray(tolerance)
-        return Scale(length=length, push=jnp.zeros_like(self.q), touch=touch, rest=jnp.zeros(()))
 
-
-def sample(model: Model, point: Point, p, least: float = 0.0) -> Sample:
+def sample(model: Model, point: Point, p) -> Sample:
     values = _sample(model, jax.tree.map(np.asarray, point), p)
-    return Sample(**jax.tree.map(np.asarray, values), least=least)
+    return Sample(**jax.tree.map(np.asarray, values))
 
 
 @eqx.filter_jit
 def _sample(model: Model, point: Point, p) -> dict:
     system = model.system
     q, v = point.q, point.v
-    B = system.rate_matrix(q, v, p)
+    B = jax.jacfwd(lambda v: system.rate(q, v, p))(v)
     g, G, gt = _rows(model, point, p, B)
     return {
         "q": q,
         "v": v,
-        "step": model.step,
         "M": system.mass(q, p),
         "f": model.force(point, p),
         "B": B,
@@ -150,6 +135,8 @@ def _sample(model: Model, point: Point, p) -> dict:
         "V": jnp.zeros(()) if system.potential is None else system.potential(q, p),
         "solved": None if system.solve is None else system.solver(q, p)(columns(v.shape[0])),
         "momenta": None if system.momentum is None else system.momentum(q, jnp.ones_like(v), p),
+        "size": model.length(point, p),
+        "step": model.step,
     }
 
 

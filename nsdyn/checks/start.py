@@ -215,7 +215,7 @@ class StartRows:
 
     def _nearest_position(self, rows: np.ndarray) -> Point | None:
         def evaluate(point: Point):
-            s = sample(self.model, point, self.p, least=self.s.length)
+            s = sample(self.model, point, self.p)
             return s.g[rows], s.rows_over_time[rows], s
 
         q = np.asarray(self.point.q)

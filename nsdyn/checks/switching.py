@@ -23,6 +23,7 @@ above that.
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import equinox as eqx
 import numpy as np
 
 from nsdyn._expect import listed
@@ -60,9 +61,10 @@ class Places:
         self.t_end = t_end
         self.here = sample(model, start, p)
         self.meet = float(model.tolerances.meet)
+        self.scale = eqx.tree_at(lambda x: x.touch, model.scale, model.tolerances.meet)
 
     def sample(self, point: Point) -> Sample:
-        return sample(self.model, point, self.p, least=self.here.length)
+        return sample(self.model, point, self.p)
 
     def guards(self, point: Point, more_lam: float = 0.0) -> Guards:
         return guards(self.model, point, self.p, more_lam)
@@ -106,8 +108,9 @@ class Places:
         finite = np.all(np.isfinite(rows)) and np.all(np.isfinite(Z))
         return rank.sine(Z, rows, s.M) if finite else np.nan
 
-    def miss(self, point: Point, k: int, s: Sample) -> str | None:
+    def miss(self, point: Point, k: int) -> str | None:
         """Why part k does not hold here, or None if it does (1)."""
+        s = self.sample(point)
         first = sum(self.model.row_counts[:k])
         count = self.model.row_counts[k]
         rows = slice(first, first + count)
@@ -175,7 +178,7 @@ def _check_event(report: Report, places: Places, before: Point, after: Point) ->
     for k in range(len(places.model.parts)):
         if np.all(places.mode(before, k) == places.mode(after, k)):
             continue
-        miss = places.miss(after, k, sample(places.model, after, places.p))  # as the run measures
+        miss = places.miss(after, k)
         if miss is not None:
             raise _does_not_continue(places, before, k, miss)
         fired = places.vanishing(before, k)
@@ -302,14 +305,14 @@ def _continued(places: Places, guard: Guard, point: Point) -> Point | str | None
     """The point in the mode that follows, in words why there is none, or None if only the motion
     could tell."""
     part = places.model.parts[guard.k]
-    scale = places.sample(point).scale(places.meet)
-    found = part.successors(point.q, places.p, places.mode(point, guard.k), scale)
+    mode = places.mode(point, guard.k)
+    found = part.successors(point.q, places.p, mode, places.scale)
     if found is None:
         return None
     modes, reason = found
     for mode in modes:
         after = places.with_mode(point, guard.k, mode)
-        miss = places.miss(after, guard.k, places.sample(after))
+        miss = places.miss(after, guard.k)
         if miss is None:
             return after
         reason = miss

@@ -27,25 +27,33 @@ NO_MODE = -1  # what `after` answers when no mode can be entered
 
 
 class Scale(eqx.Module):
-    """What is small for functions of q at a point, whatever their units (`nsdyn.tolerances`).
+    """How large a motion is at its start (`nsdyn.tolerances`). What is small beside it counts as
+    zero, also later, where the motion passes through q = 0 or rests.
 
-    length: how far each coordinate is from zero as the whole mechanism is large.
+    length: L in the mass metric.
+    q, v: the change of each coordinate over this length, and of each velocity at this speed.
     push: how much of its rate each coordinate gains from the forces in one step.
+    touch, rest: the tolerances of these names.
     """
 
-    length: Float[Array, " nq"]
+    length: Float[Array, ""]
+    q: Float[Array, " nq"]
+    v: Float[Array, " n"]
     push: Float[Array, " nq"]
     touch: Float[Array, ""]
     rest: Float[Array, ""]
 
     @staticmethod
-    def blank(q) -> "Scale":
-        zero = jnp.zeros(())
-        return Scale(length=jnp.zeros_like(q), push=jnp.zeros_like(q), touch=zero, rest=zero)
+    def unknown(q, v) -> "Scale":
+        """Nothing is known to be large, so only zero is small."""
+        zero, still = jnp.zeros(()), jnp.zeros(jnp.shape(q))
+        return Scale(
+            length=zero, q=still, v=jnp.zeros(jnp.shape(v)), push=still, touch=zero, rest=zero
+        )
 
-    def near_zero(self, slope: Float[Array, "k nq"]) -> Float[Array, " k"]:
-        """Values of functions with these slopes that count as zero."""
-        return self.touch * (jnp.abs(slope) @ self.length)
+    def near_zero(self, slope: Float[Array, "k nq"], q) -> Float[Array, " k"]:
+        """Values at q of functions with these slopes that count as zero."""
+        return self.touch * (jnp.abs(slope) @ (self.q + jnp.abs(q)))
 
     def at_rest(self, slope: Float[Array, "k nq"]) -> Float[Array, " k"]:
         """Their rates that count as zero."""
@@ -61,8 +69,7 @@ class AbstractReport(Protocol):
 class Start(NamedTuple):
     """Where a run begins, as one constraint sees it when it is checked.
 
-    scale: what is small for functions of q there.
-    speeds: a typical size of each velocity.
+    scale: how large the motion is there, and so what is small.
     guards: gives the values of the guards, with the multipliers of the motion, and the values that
         count as zero; computed when it is called.
     """
@@ -75,7 +82,6 @@ class Start(NamedTuple):
     mode: np.ndarray
     held: Any
     scale: Scale
-    speeds: np.ndarray
     guards: Callable[[], tuple[np.ndarray, np.ndarray]]
 
 
@@ -163,7 +169,7 @@ class AbstractConstraint(eqx.Module):
     def check_shapes(self, q, qdot, v, t, p) -> None:
         """Raise ProblemError unless the functions of this constraint return what they should."""
         name = type(self).__name__
-        mode = expect.returned(f"{name}.start", self.start, q, qdot, t, p, Scale.blank(q))
+        mode = expect.returned(f"{name}.start", self.start, q, qdot, t, p, Scale.unknown(q, v))
         held = expect.returned(f"{name}.hold", self.hold, q, t, p)
         moving = (q, qdot, v, t, p, mode, held)
         if self.positional:
@@ -176,7 +182,7 @@ class AbstractConstraint(eqx.Module):
             expect.shaped(f"{name}.live", self.live, (m,), why, q, t, p, mode)
         lam = jnp.zeros(m)
         k = expect.vector(f"{name}.guards", self.guards, q, v, lam, t, p, mode, held)
-        fired = (jnp.zeros(k, bool), q, qdot, v, t, p, mode, Scale.blank(q))
+        fired = (jnp.zeros(k, bool), q, qdot, v, t, p, mode, Scale.unknown(q, v))
         why = "the shape of the mode that `start` returns"
         expect.shaped(f"{name}.after", self.after, mode.shape, why, *fired)
 

@@ -58,7 +58,7 @@ class Contact(AbstractConstraint):
         gap = lambda q, t: jnp.ravel(self.gap(q, t, p))
         g, dg = jax.jvp(gap, (q, t), (qdot, jnp.ones_like(t)))
         slope = jax.lax.stop_gradient(jax.jacfwd(gap)(q, t))
-        touches = jnp.abs(g) <= scale.near_zero(slope)
+        touches = jnp.abs(g) <= scale.near_zero(slope, q)
         closed = touches & (jnp.abs(dg) <= self._rest_speed(scale.at_rest(slope)))
         return self._shaped(closed.astype(int))
 
@@ -96,7 +96,7 @@ class Contact(AbstractConstraint):
         gap, slope = map(np.asarray, _gap_and_slope(self, start.q, start.t, start.p))
         name = label(self.gap)
         expect.finite("Contact(gap=...)", gap, " at q0")
-        for i in np.flatnonzero(gap < -np.asarray(start.scale.near_zero(slope))):
+        for i in np.flatnonzero(gap < -np.asarray(start.scale.near_zero(slope, start.q))):
             raise ProblemError(
                 f"Contact(gap={name}): expected gaps >= 0 at q0, found {name}[{i}] = {gap[i]:.6g}: "
                 f"the start penetrates by {-gap[i]:.6g}. Move q0 out by that much"

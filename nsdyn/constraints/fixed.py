@@ -68,11 +68,13 @@ class Nonholonomic(AbstractConstraint):
 
     def check_start(self, report, start):
         """c must be affine in v: dc/dv is the same at another velocity."""
-        other = start.v + start.speeds * (1.0 + np.cos(np.arange(start.v.shape[0])))
+        speeds = np.asarray(start.scale.v)
+        speeds = speeds if np.any(speeds) else np.ones_like(speeds)
+        other = start.v + speeds * (1.0 + np.cos(np.arange(len(speeds))))
         here = np.asarray(_slope(self, start.q, start.v, start.t, start.p))
         there = np.asarray(_slope(self, start.q, other, start.t, start.p))
-        size = np.maximum(np.abs(here), np.abs(there)) @ start.speeds
-        change = np.abs(there - here) @ start.speeds
+        size = np.maximum(np.abs(here), np.abs(there)) @ speeds
+        change = np.abs(there - here) @ speeds
         relative = change / np.where(size > 0, size, 1.0)
         worst = np.max(relative, initial=0.0)
         if worst > AFFINE:

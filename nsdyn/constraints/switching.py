@@ -110,7 +110,7 @@ class Switching(AbstractConstraint):
         z = self.z(q, p)
         Z = jax.jacfwd(lambda q: self.z(q, p))(q)
         dz = Z @ qdot
-        surface = jnp.abs(z) <= scale.near_zero(jax.lax.stop_gradient(Z))
+        surface = jnp.abs(z) <= scale.near_zero(jax.lax.stop_gradient(Z), q)
         score = jnp.where(surface, dz, jnp.where(z > 0, jnp.inf, -jnp.inf))
         score = jnp.where(jnp.arange(z.shape[0]) == leaving, -jnp.inf, score)
         allowed = (score > 0) | (surface & (score >= 0) & (leaving == NO_MODE))
@@ -195,7 +195,7 @@ class Switching(AbstractConstraint):
 def _z_and_zero(part: Switching, q, p, scale: Scale) -> tuple[np.ndarray, np.ndarray]:
     """The switching functions, and how large they may be to count as zero."""
     z, slope = _z_and_slope(part, q, p)
-    return np.asarray(z), np.asarray(scale.near_zero(slope))
+    return np.asarray(z), np.asarray(scale.near_zero(slope, q))
 
 
 @eqx.filter_jit

@@ -78,8 +78,8 @@ def rollout(
     q, v = _state("q0", q0, problem.q0), _state("v0", v0, problem.v0)
     t = jnp.asarray(grid.t0, float)
     own = (problem.system, problem.constraint, q, v, t, p)
-    model = Model.of(*own, tolerances=tolerances, step=grid.step)
-    state = integrator.start(model, model.start(q, v, t, p), p)
+    model, point = Model.of(*own, tolerances=tolerances, step=grid.step).begin(q, v, t, p)
+    state = integrator.start(model, point, p)
     log = _empty_log(model, state, law, max_events, p)
 
     (state, log), rows = march(integrator, model, state, log, grid, law, p)
@@ -209,7 +209,7 @@ def _is_lost(model: Model, point: Point, G, Y, p):
     """Whether a residual is large beside the size of the mechanism (`nsdyn.tolerances`)."""
     G, Y, point = jax.lax.stop_gradient((G, Y, point))
     sizes = jnp.sqrt(jnp.maximum(jnp.sum(G * Y.T, axis=1), 0.0))
-    allowed = model.tolerances.lost * sizes * model.length(point.q, point.v, p)
+    allowed = model.tolerances.lost * sizes * model.length(point, p)
     # a row without a gradient cannot be judged
     return jnp.any((sizes > 0) & (jnp.abs(model.rows(point, p)) > allowed))
 

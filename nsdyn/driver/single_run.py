@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from nsdyn._compiler import warn_if_untuned
 from nsdyn._version import __version__
 from nsdyn.analysis.singular import warn_if_singular
 from nsdyn.driver.grid import Grid
@@ -39,6 +40,7 @@ def simulate(
 
     `params`, `q0` and `v0` take the place of the problem's own; other values do not compile again.
     """
+    warn_if_untuned()
     grid, law = settings(problem, integrator, step, law, t_end, save_every, max_events)
     refuse_tracers("simulate", problem, integrator, law, params, q0, v0)
     values = _params(problem, params), _vector(problem, "q0", q0), _vector(problem, "v0", v0)

@@ -29,7 +29,12 @@ from nsdyn.tolerances import Tolerances
 
 
 class Point(eqx.Module):
-    """Where a mechanism is: time, configuration, velocity, mode and what its constraints hold."""
+    """Where a mechanism is.
+
+    t, q, v: time, configuration and velocity.
+    mode: which constraints hold, an integer or several.
+    held: what each constraint stored when it last changed its mode, such as the angle of a lock.
+    """
 
     t: Float[Array, ""]
     q: Float[Array, " nq"]
@@ -43,18 +48,22 @@ class Point(eqx.Module):
 
 
 class Model(eqx.Module):
-    """A system with its constraints, bound to the shapes of a problem (`Problem.model`).
+    """A system with its constraints, bound to the shapes of a problem: what an integrator sees. It
+    comes from `Problem.model`; its methods take a `Point` and the parameters p.
 
-    Its methods take a `Point` and the parameters p.
+    system, parts: the system, and its constraints one by one.
+    row_counts, guard_counts, mode_shapes: rows and guards of each part, and the shape of its mode.
+    tolerances, step: those of the run. scale: how large the motion is at its start.
     """
 
     system: System
     parts: tuple[AbstractConstraint, ...]
-    row_counts: tuple[int, ...] = eqx.field(static=True)  # rows of each part
-    guard_counts: tuple[int, ...] = eqx.field(static=True)  # guards of each part
-    mode_shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # shape of each part's mode
+    row_counts: tuple[int, ...] = eqx.field(static=True)
+    guard_counts: tuple[int, ...] = eqx.field(static=True)
+    mode_shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
     tolerances: Tolerances
-    step: Float[Array, ""]  # of the grid
+    step: Float[Array, ""]
+    scale: Scale
 
     @staticmethod
     def of(
@@ -77,6 +86,7 @@ class Model(eqx.Module):
             mode_shapes=tuple(mode for _, _, mode in shapes),
             tolerances=Tolerances() if tolerances is None else tolerances,
             step=jnp.asarray(step, float),
+            scale=Scale.unknown(q, v),
         )
 
     @property
@@ -143,13 +153,17 @@ class Model(eqx.Module):
 
     # Motion.
 
+    def begin(self, q, v, t, p) -> tuple["Model", Point]:
+        """The model that knows how large the motion is, and the point at the beginning of a run."""
+        scale = jax.lax.stop_gradient(self._scale_at(q, v, t, p))
+        model = eqx.tree_at(lambda x: x.scale, self, scale)
+        qdot = self.system.rate(q, v, p)
+        modes = [part.start(q, qdot, t, p, scale) for part in self.parts]
+        return model, self.point_at(t, q, v, self.join_modes(modes), p)
+
     def start(self, q, v, t, p) -> Point:
         """The point at the beginning of a run."""
-        qdot = self.system.rate(q, v, p)
-        push = self.step * self.system.push(q, v, t, p, self._first_mode)
-        scale = self.scale(q, v, p, push)
-        mode = self.join_modes([part.start(q, qdot, t, p, scale) for part in self.parts])
-        return self.point_at(t, q, v, mode, p)
+        return self.begin(q, v, t, p)[1]
 
     def point_at(self, t, q, v, mode, p) -> Point:
         """A point in a given mode; the constraints hold what they find there."""
@@ -163,27 +177,38 @@ class Model(eqx.Module):
 
     # Sizes that say what is small (`nsdyn.tolerances`).
 
-    def length(self, q, v, p, kinetic: Callable | None = None) -> Float[Array, ""]:
-        """L = |q|_M + h |v|_M, in the mass metric; `kinetic` is T(v) at q if it is known."""
-        T = (lambda v: self.system.kinetic(q, v, p)) if kinetic is None else kinetic
-        return jnp.sqrt(2 * T(self.system.as_motion(q, p))) + self.step * jnp.sqrt(2 * T(v))
-
-    def scale(self, q, v, p, push=0.0) -> Scale:
-        """The largest change of each coordinate over a distance L, and of its rate by `push`, a
-        change of speed in the mass metric."""
-        columns = self.system.solver(q, p)(jnp.eye(v.shape[0]))
-        widths = jnp.sqrt(jnp.diagonal(columns))  # the half-widths of the ball |x|_M <= 1
-        spread = jnp.abs(self.system.rate_matrix(q, v, p)) @ widths
+    def _scale_at(self, q, v, t, p) -> Scale:
+        """L = |q|_M + h |v|_M + h^2 |M^-1 f|_M, and what goes with it."""
+        first = self.join_modes([jnp.zeros(shape, int) for shape in self.mode_shapes])
+        solve = self.system.solver(q, p)
+        f = self.system.forces(q, v, t, p, first)
+        push = self.step * jnp.sqrt(jnp.sum(f * solve(f)))
+        length = self.length(Point(t, q, v, first, ()), p) + self.step * push
+        widths = self._widths(solve, v)
+        spread = self.system.spread(q, widths, p)
         return Scale(
-            length=(self.length(q, v, p) + self.step * push) * spread,
+            length=length,
+            q=length * spread,
+            v=(jnp.sqrt(2 * self.system.kinetic(q, v, p)) + push) * widths,
             push=push * spread,
             touch=self.tolerances.touch,
             rest=self.tolerances.rest,
         )
 
-    @property
-    def _first_mode(self) -> Array:
-        return self.join_modes([jnp.zeros(shape, int) for shape in self.mode_shapes])
+    def _widths(self, solve: Callable, v) -> Float[Array, " n"]:
+        """The half-widths of the ball |x|_M <= 1 along the velocities."""
+        n = v.shape[0]
+        if self.system.solve is None:
+            return jnp.sqrt(jnp.diagonal(solve(jnp.eye(n))))
+        # A long chain has no room for n x n.
+        unit = lambda i: jnp.zeros(n).at[i].set(1.0)
+        return jnp.sqrt(jax.lax.map(lambda i: solve(unit(i))[i], jnp.arange(n)))
+
+    def length(self, point: Point, p) -> Float[Array, ""]:
+        """L = |q|_M + h |v|_M, and what it was at the start."""
+        size = lambda x: jnp.sqrt(2 * self.system.kinetic(point.q, x, p))
+        motion = self.system.as_motion(point.q, p)
+        return size(motion) + self.step * size(point.v) + self.scale.length
 
     # Rows.
 
@@ -252,12 +277,11 @@ class Model(eqx.Module):
         """The same point in the mode that follows. Parts whose guards fired also refresh what they
         hold."""
         qdot = self.qdot(point, p)
-        scale = self.scale(point.q, point.v, p)
         shares = _split(fired, self.guard_counts)
         modes, held = [], []
         for (part, mode, kept), share in zip(self._each(point), shares, strict=True):
             hit = jnp.any(share)
-            new = part.after(share, point.q, qdot, point.v, point.t, p, mode, scale)
+            new = part.after(share, point.q, qdot, point.v, point.t, p, mode, self.scale)
             fresh = part.hold(point.q, point.t, p)
             modes.append(jnp.where(hit, new, mode))
             choose = lambda new, old, hit=hit: jnp.where(hit, new, old)
@@ -292,7 +316,7 @@ def _part_shapes(system: System, part: AbstractConstraint, q, v, t, p):
 
     def sample(q, v, t, p):
         qdot = system.rate(q, v, p)
-        mode = part.start(q, qdot, t, p, Scale.blank(q))
+        mode = part.start(q, qdot, t, p, Scale.unknown(q, v))
         held = part.hold(q, t, p)
         psi = part.rate(q, qdot, v, t, p, mode, held)
         return psi, part.guards(q, v, jnp.zeros(psi.shape), t, p, mode, held), mode

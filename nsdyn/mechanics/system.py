@@ -93,18 +93,22 @@ class System(eqx.Module):
     def rate(self, q, v, p):
         return v if self.kinematics is None else self.kinematics(q, v, p)  # (1)
 
-    def rate_matrix(self, q, v, p):
-        """B with q' = B v, up to a part that does not depend on v."""
+    def _rate_matrix(self, q, n: int, p):
+        """B with q' = B v."""
+        return jax.jacfwd(lambda v: self.rate(q, v, p))(jnp.zeros(n))
+
+    def spread(self, q, widths, p):
+        """The largest rates q' of velocities within these bounds."""
         if self.kinematics is None:
-            return jnp.eye(v.shape[0])
-        return jax.jacfwd(lambda v: self.rate(q, v, p))(v)
+            return widths
+        return jnp.abs(self._rate_matrix(q, widths.shape[0], p)) @ widths
 
     def as_motion(self, q, p):
         """The velocity x whose q' = B x is nearest to q itself: q measured as a motion."""
         if self.kinematics is None:
             return q
         n = jax.eval_shape(self.mass, q, p).shape[0]
-        B = self.rate_matrix(q, jnp.zeros(n), p)
+        B = self._rate_matrix(q, n, p)
         return small.factor(B.T @ B, semidefinite=True)(B.T @ q)
 
     def moved(self, q, dx, p):
@@ -137,11 +141,6 @@ class System(eqx.Module):
         if self.solve is not None:
             return jnp.ones(())
         return jnp.sqrt(jnp.diagonal(self.mass(q, p)))
-
-    def push(self, q, v, t, p, mode):
-        """|M^-1 f| in the mass metric: how fast the forces change the speed sqrt(2 T)."""
-        f = self.forces(q, v, t, p, mode)
-        return jnp.sqrt(jnp.sum(f * self.solver(q, p)(f)))
 
     def kinetic(self, q, v, p):
         momentum = (

@@ -14,6 +14,7 @@ whose lowest value b - (a-d)^2/(8c) shows a guard that dips below zero between s
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,6 +51,23 @@ def guards_between(model: Model, start: State, end: State, h, p, x):
     return jax.vmap(lambda x: model.guards(*between(model, start, end, h, p, x), p))(x)
 
 
+class Surface(eqx.Module):
+    """Which guards are on their surface, that is, zero to within a tolerance > 0. Such a guard is
+    not watched until it has risen above its tolerance; `departure_rate` is the positive rate at
+    which it leaves zero, or 0 if it does not."""
+
+    tolerance: Float[Array, " k"]
+    departure_rate: Float[Array, " k"]
+
+    @staticmethod
+    def none(guards: int) -> "Surface":
+        return Surface(jnp.zeros(guards), jnp.zeros(guards))
+
+    @property
+    def watched(self) -> Bool[Array, " k"]:
+        return self.tolerance == 0
+
+
 class GuardScan(NamedTuple):
     """Which guards fall through zero on a step and where each first does so (infinite if it does
     not); whether one that sits on its surface leaves it through the side it came from."""
@@ -63,45 +81,41 @@ def scan_guards(model: Model, start: State, end: State, h, p, intervals: int) ->
     """The guards on the dense output of a step, sampled at this many intervals."""
     inner = guards_between(model, start, end, h, p, np.arange(1, intervals) / intervals)
     values = jnp.concatenate([start.guard[None], inner, end.guard[None]])
-    hit, guess, back = jax.vmap(_look, in_axes=(1, 0, 0))(
-        values, start.surface_tolerance, start.departure_rate * h
-    )
-    return GuardScan(hit, guess, jnp.any(back))
+    surface: Surface = start.own
+    each = jax.vmap(_scan_one, in_axes=(1, 0, 0))
+    fired, first_zero, back = each(values, surface.tolerance, surface.departure_rate * h)
+    return GuardScan(fired, first_zero, jnp.any(back))
 
 
-def _look(values, surface_tolerance, departure_rate):
-    """For one guard. On its surface (surface_tolerance > 0) it counts as fallen only once it has
-    risen above its surface_tolerance."""
+def _scan_one(values, tolerance, rise):
+    """For one guard. On its surface (tolerance > 0) it counts as fallen only once it has risen
+    above its tolerance; `rise` is its departure rate times the step."""
     n = values.shape[0] - 1
     number = np.arange(1.0, n + 1)
     earliest = lambda which, of: jnp.min(jnp.where(which, of, jnp.inf))
-    beyond, dip = below(values[1:], surface_tolerance), dips(values)
+    beyond, dip = below(values[1:], tolerance), dips(values)
     risen = jnp.where(
-        (surface_tolerance == 0) | (departure_rate > 0),
+        (tolerance == 0) | (rise > 0),
         0.0,
-        earliest(values[1:] > surface_tolerance, number),
+        earliest(values[1:] > tolerance, number),
     )
-    armed = surface_tolerance == 0
-    hit = jnp.any(beyond & (number > risen)) | (armed & (jnp.any(dip) | (values[0] <= 0)))
-    crossing = earliest(
-        beyond, number - 1 + _crossings(values, surface_tolerance, departure_rate / n)
-    )
+    watched = tolerance == 0
+    fired = jnp.any(beyond & (number > risen)) | (watched & (jnp.any(dip) | (values[0] <= 0)))
+    crossing = earliest(beyond, number - 1 + _crossings(values, tolerance, rise / n))
     dipping = earliest(dip, number[:-1] + _roots(values, dip))
-    guess = jnp.where(hit, jnp.minimum(crossing, dipping) / n, jnp.inf)
-    return hit, guess, earliest(beyond, number) < risen
+    first_zero = jnp.where(fired, jnp.minimum(crossing, dipping) / n, jnp.inf)
+    return fired, first_zero, earliest(beyond, number) < risen
 
 
-def _crossings(values, surface_tolerance, departure_rate):
+def _crossings(values, tolerance, rise):
     """Where in each interval a guard that is beyond zero at its end crossed, as a part of it: by
     linear interpolation, or in the first one by the rate at which a guard on its surface was
     left."""
     left, right = values[:-1], values[1:]
     fall = left - right
     linear = jnp.where(fall > 0, left / jnp.where(fall > 0, fall, 1.0), 1.0)
-    lifted = (surface_tolerance > 0) & (departure_rate > right) & (np.arange(right.shape[0]) == 0)
-    return jnp.where(
-        lifted, departure_rate / jnp.where(lifted, departure_rate - right, 1.0), linear
-    )
+    lifted = (tolerance > 0) & (rise > right) & (np.arange(right.shape[0]) == 0)
+    return jnp.where(lifted, rise / jnp.where(lifted, rise - right, 1.0), linear)
 
 
 def dips(values):
@@ -126,10 +140,8 @@ def _roots(values, dip):
     return vertex - jnp.sqrt(jnp.maximum(vertex**2 - 2 * b / c, 0.0))
 
 
-def below(samples, surface_tolerance):
+def below(samples, tolerance):
     """Which samples count as beyond the surface; the last one already when it is about to cross."""
     about = SLACK * jnp.maximum(samples[-2] - samples[-1], 0.0)
     last = np.arange(samples.shape[0]) == samples.shape[0] - 1
-    return samples <= jnp.where(
-        surface_tolerance > 0, -surface_tolerance, jnp.where(last, about, 0.0)
-    )
+    return samples <= jnp.where(tolerance > 0, -tolerance, jnp.where(last, about, 0.0))

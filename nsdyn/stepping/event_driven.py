@@ -30,7 +30,7 @@ from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.projection import project
 from nsdyn.status import Status
 from nsdyn.stepping import guard_rates
-from nsdyn.stepping.detect import SLACK, between, scan_guards
+from nsdyn.stepping.detect import SLACK, Surface, between, scan_guards
 from nsdyn.stepping.integrator import AbstractIntegrator, AbstractSmoothMethod, State, first_of
 from nsdyn.stepping.locate import LocatedEvent, locate
 from nsdyn.stepping.log import put
@@ -79,13 +79,13 @@ class EventDriven(AbstractIntegrator):
 
     def start(self, model, point, p):
         point, memory = self.method.init(model, point, p)
-        state = State.begin(model, point, memory, p)
+        state = State.begin(model, point, memory, p, own=Surface.none(model.k))
         state = self._on_surface(model, state, model.step, p, jnp.zeros(model.k, bool))
         falling = jnp.abs(state.guard) <= SLACK * jnp.abs(_rates(model, state, p)) * model.step
         # A force that is past its limit at t_0 fires at once; a position or a velocity past its
         # limit is a wrong start.
         forces = guard_rates.by_force(model, point, memory.lam, p)
-        negative = (state.surface_tolerance == 0) & (state.guard < 0) & ~falling & ~forces
+        negative = state.own.watched & (state.guard < 0) & ~falling & ~forces
         return state.with_failure(jnp.any(negative), Status.GUARD_NEGATIVE, point)
 
     def step_smooth(self, model, state, t_next, p):
@@ -213,9 +213,8 @@ class EventDriven(AbstractIntegrator):
         # A tolerance of zero says that a guard is watched, so one on its surface has a tiny one.
         tiny = jnp.finfo(float).tiny
         tolerance = jnp.where(surface, jnp.maximum(tolerance, tiny), 0.0)
-        values = (guard, *jax.lax.stop_gradient((tolerance, departure)))
-        where = lambda x: (x.guard, x.surface_tolerance, x.departure_rate)
-        return eqx.tree_at(where, state, values)
+        on = jax.lax.stop_gradient(Surface(tolerance, departure))
+        return eqx.tree_at(lambda x: (x.guard, x.own), state, (guard, on))
 
     def _at_event(self, model: Model, state: State, h, p, event: LocatedEvent) -> Point:
         """The point at a located event, with the derivative of (4)."""
@@ -251,9 +250,9 @@ def _is_finite(point: Point):
 
 def _risen(start: State, end: State) -> State:
     """Guards that have left their surface are watched again."""
-    left = end.guard > start.surface_tolerance
-    tolerance = jnp.where(left, 0.0, start.surface_tolerance)
-    return eqx.tree_at(lambda x: x.surface_tolerance, end, tolerance)
+    left = end.guard > start.own.tolerance
+    tolerance = jnp.where(left, 0.0, start.own.tolerance)
+    return eqx.tree_at(lambda x: x.own.tolerance, end, tolerance)
 
 
 def _at_time(state: State, t) -> State:

@@ -24,15 +24,18 @@ def rates(model: Model, point: Point, a, lam, p, clock=1.0, lam_rate=None) -> Fl
 
 
 def noise(model: Model, point: Point, lam, p) -> Float[Array, " k"]:
-    """|dg/dx| |x| times a few units in the last place, over x = (q, v, t) and the multipliers. Each
-    of these is known to the round-off of the largest: all of them balance the same forces."""
+    """|dg/dx| |x| times a few units in the last place, over x = (q, v, t) and the multipliers, with
+    |x| as at the start at least. Each multiplier is known to the round-off of the largest: all of
+    them balance the same forces."""
     if model.k == 0:
         return jnp.zeros(0)
     x = (point.q, point.v, point.t)
     guards = lambda x: model.guards(point.replace(q=x[0], v=x[1], t=x[2]), lam, p)
     # a long chain has no room for n x n
     slopes = jax.jacrev if point.q.shape[0] > 8 * model.k else jax.jacfwd
-    sizes = [_size(c, jnp.abs(y)) for c, y in zip(slopes(guards)(x), x, strict=True)]
+    start = (model.scale.q, model.scale.v, jnp.zeros(()))
+    known = [jnp.abs(y) + at_start for y, at_start in zip(x, start, strict=True)]
+    sizes = [_size(c, y) for c, y in zip(slopes(guards)(x), known, strict=True)]
     if model.guards_use_lam:
         by_lam = jax.jacfwd(lambda lam: model.guards(point, lam, p))(lam)
         sizes.append(_size(by_lam, jnp.full_like(lam, jnp.max(jnp.abs(lam), initial=0.0))))

@@ -22,34 +22,32 @@ from nsdyn.stepping.log import Log
 
 
 class State(eqx.Module):
-    """What an integrator carries from one grid point to the next. `memory` has at least `a` (v')
-    and `lam`.
+    """What an integrator carries from one grid point to the next.
 
-    A guard with `surface_tolerance` > 0 sits on its surface, zero to within that surface_tolerance:
-    it is watched again once it has risen above it. `departure_rate` is the rate at which it leaves,
-    if it does. Once `status` is not OK the point means nothing; `t_stop` and `mode_stop` say where
+    point: where the mechanism is; memory: what the method keeps; guard: the values of the guards.
+    own: what only this integrator knows.
+    status, t_stop, mode_stop: once `status` is not OK the point means nothing; these two say where
     the trajectory ended.
+    effort: the work of Newton's method so far.
     """
 
     point: Point
-    memory: Any
+    memory: "AbstractMemory"
     guard: Float[Array, " k"]
-    surface_tolerance: Float[Array, " k"]
-    departure_rate: Float[Array, " k"]
+    own: Any
     status: Int[Array, ""]
     t_stop: Float[Array, ""]
     mode_stop: Array
     effort: Effort
 
     @staticmethod
-    def begin(model: Model, point: Point, memory, p) -> "State":
+    def begin(model: Model, point: Point, memory: "AbstractMemory", p, own=None) -> "State":
         """The state at a point where nothing has happened yet."""
         return State(
             point=point,
             memory=memory,
             guard=model.guards(point, memory.lam, p),
-            surface_tolerance=jnp.zeros(model.k),
-            departure_rate=jnp.zeros(model.k),
+            own=own,
             status=jnp.zeros((), int),
             t_stop=point.t,
             mode_stop=point.mode,

@@ -86,7 +86,7 @@ def locate(model: Model, start: State, h, p, advance: Callable) -> EventSearch:
     """
     no = jnp.zeros((), bool)
     empty = LocatedEvent.empty(model.k)
-    immediate = (start.surface_tolerance == 0) & (start.guard <= 0)
+    immediate = start.own.watched & (start.guard <= 0)
 
     def begun(c: EventSearch, stop: State) -> EventSearch:
         """The search after the straight step."""

@@ -96,8 +96,8 @@ def change_mode(model: Model, point: Point, fired, law: AbstractLaw, p):
     landed, Lam = after_impact(model, here, answer.jump, p)
     code = status_of(model, landed, answer, here, p)
     gap = jnp.where(model.live(landed, p), model.rows(landed, p), 0.0)
-    length = model.length(point.q, point.v, p, answer.kinetic)
-    meets = jnp.all(jnp.abs(gap) <= model.tolerances.meet * here.row_sizes * length)  # (1)
+    small = model.tolerances.meet * here.row_sizes * model.length(point, p)
+    meets = jnp.all(jnp.abs(gap) <= small)  # (1)
     code = jnp.where((code == Status.NO_MODE) | meets, code, Status.DO_NOT_MEET)
     return landed, record_of(point, landed, Lam, answer), code
 

@@ -64,6 +64,8 @@ def _values(field: dataclasses.Field, hint: Any) -> list[Any]:
         ]
     if field.name in CHOSEN:
         return [CHOSEN[field.name]]
+    if field.default_factory is not dataclasses.MISSING:
+        return [field.default_factory()]
     if field.default is dataclasses.MISSING:
         return [SOME]
     if hint is bool:

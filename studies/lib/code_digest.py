@@ -1,0 +1,153 @@
+"""A digest of the code of functions, so that archived data know by which code they were made.
+
+A function counts by its bytecode, constants, defaults and closure, and by what it reads from its
+module: numbers and arrays by value, functions and classes of the same kind likewise, modules of the
+same package by the text of their file. Libraries, what lies in a folder of installed packages, count
+by nothing: their versions are recorded with the data. So an edited constant or helper changes the
+digest, also in a notebook, where there is no file to look at.
+"""
+
+import dataclasses
+import hashlib
+import inspect
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib"))
+
+
+def code_digest(*things: Any) -> str:
+    """The digest of all functions in these objects: functions, classes, instances with fields."""
+    reader = _Reader()
+    for thing in things:
+        reader.read(thing)
+    return reader.digest.hexdigest()
+
+
+class _Reader:
+    """Walks through objects and feeds what it finds to one digest; nothing is read twice."""
+
+    def __init__(self):
+        self.digest = hashlib.sha256()
+        self.seen: set[int] = set()
+        self.alive: list[Any] = []  # an id is only unique as long as its object lives
+
+    def read(self, thing: Any) -> None:
+        if _is_number(thing):
+            self._put(repr(np.asarray(thing).tolist()))
+            return
+        if isinstance(thing, str | bytes | None):
+            self._put(repr(thing))
+            return
+        if id(thing) in self.seen:
+            return
+        self.seen.add(id(thing))
+        self.alive.append(thing)
+        self._read_new(thing)
+
+    def _read_new(self, thing: Any) -> None:
+        if isinstance(thing, FunctionType):
+            self._read_function(thing)
+        elif isinstance(thing, CodeType):
+            self._read_code(thing)
+        elif isinstance(thing, ModuleType):
+            self._read_file(thing)
+        elif isinstance(thing, type):
+            self._read_class(thing)
+        elif isinstance(thing, dict):
+            self._read_all(x for key in sorted(thing, key=repr) for x in (repr(key), thing[key]))
+        elif isinstance(thing, tuple | list | frozenset | set):
+            self._read_all(sorted(thing, key=repr) if isinstance(thing, set | frozenset) else thing)
+        elif dataclasses.is_dataclass(thing):
+            self.read(type(thing))
+            self._read_all(getattr(thing, field.name) for field in dataclasses.fields(thing))
+        elif callable(thing):
+            self._read_wrapped(thing)
+
+    def _read_all(self, things: Iterable[Any]) -> None:
+        for thing in things:
+            self.read(thing)
+
+    def _read_function(self, function: FunctionType) -> None:
+        if _is_library(function):
+            self._put(f"{function.__module__}.{function.__qualname__}")
+            return
+        code = function.__code__
+        self._read_code(code)
+        self._read_all(function.__defaults__ or ())
+        self._read_all((function.__kwdefaults__ or {}).values())
+        self._read_all(_contents(cell) for cell in function.__closure__ or ())
+        for name in sorted(_names(code)):
+            if name in function.__globals__:
+                self._put(name)
+                self.read(function.__globals__[name])
+
+    def _read_code(self, code: CodeType) -> None:
+        self.digest.update(code.co_code)
+        self._put(repr(code.co_names))
+        self._read_all(code.co_consts)
+
+    def _read_file(self, module: ModuleType) -> None:
+        self._put(module.__name__)
+        if not _is_library(module) and module.__name__.partition(".")[0] != "nsdyn":
+            try:
+                self._put(inspect.getsource(module))
+            except (OSError, TypeError):  # made by hand: its functions are read where they are used
+                return
+
+    def _read_class(self, cls: type) -> None:
+        self._put(f"{cls.__module__}.{cls.__qualname__}")
+        if not _is_library(cls):
+            methods = {k: v for k, v in vars(cls).items() if not k.startswith("__")}
+            self._read_all(_function(methods[name]) for name in sorted(methods))
+            self._read_all(base for base in cls.__bases__ if base is not object)
+
+    def _read_wrapped(self, thing: Callable) -> None:
+        """Bound methods, partial functions, jitted functions."""
+        names = ("__func__", "__self__", "__wrapped__", "func", "args", "keywords")
+        self._read_all(getattr(thing, name) for name in names if hasattr(thing, name))
+
+    def _put(self, text: str) -> None:
+        self.digest.update(text.encode())
+        self.digest.update(b"\0")
+
+
+def _is_number(thing: Any) -> bool:
+    if isinstance(thing, bool | int | float | complex | np.generic):
+        return True
+    return hasattr(thing, "dtype") and hasattr(thing, "shape") and not isinstance(thing, type)
+
+
+def _is_library(thing: Any) -> bool:
+    module = thing if isinstance(thing, ModuleType) else sys.modules.get(thing.__module__)
+    file = getattr(module, "__file__", None)
+    if file is None:  # what comes with the interpreter; a notebook has no file either
+        return getattr(module, "__name__", "") in sys.builtin_module_names
+    return file.startswith(LIBRARIES) or "site-packages" in file
+
+
+def _names(code: CodeType) -> set[str]:
+    """Global names that the code, or a function inside it, reads."""
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found |= _names(constant)
+    return found
+
+
+def _function(attribute: Any) -> Any:
+    """The function behind a property, a class method or a static method."""
+    attribute = getattr(attribute, "fget", attribute)
+    return getattr(attribute, "__func__", attribute)
+
+
+def _contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not yet filled
+        return None
