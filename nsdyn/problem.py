@@ -72,8 +72,9 @@ class Problem(eqx.Module):
         """Verify the problem; returns a report, raises ProblemError or warns where something is
         wrong."""
         from nsdyn.checks.problem_check import check
+        from nsdyn.driver.pure_run import rollout
 
-        return check(self)
+        return check(self, rollout)
 
 
 def _parts(constraint) -> tuple[AbstractConstraint, ...]:

@@ -160,6 +160,26 @@ def test_quasi_velocities():
     assert len(found(problem.check(), "ok", "switching from")) == 2
 
 
+def test_a_run_that_stops_is_a_note():
+    """What lies behind the place where the run stops was not verified, and the report says so."""
+    breaks = System(PLANE.mass, lambda q, v, t, p: PLANE.force(q, v, t, p) / (t < 0.25))
+    constraint = Switching((flat, ramp), (lambda q, p: q[0] - 1.5 * CORNER,))
+    problem = Problem("breaks", breaks, constraint, (0, 0), (1.0, 0.0), t_end=1.0, params=0.0)
+    refused(problem, "expected that another mode continues")  # the search finds it all the same
+    constraint = Switching((flat, flat), (lambda q, p: -1.0 - q[0] ** 2,))
+    problem = Problem("breaks", breaks, constraint, (0, 0), (1.0, 0.0), t_end=1.0)
+    report = problem.check()
+    assert report.ok
+    assert found(report, "note", "coarse run", "not verified beyond t = 0.2", "NONFINITE")
+    assert found(report, "note", "mode 1 (flat)", "no switching point found")
+
+
+def test_stages_that_do_not_meet():
+    late = Scheduled((0.25,), (flat, ramp))
+    problem = Problem("late", PLANE, late, (0, 0), (1.0, 0.0), t_end=0.5, params=0.0)
+    refused(problem, "Scheduled(stages=...)", "mode 1 (ramp) does not hold", "ramp[0] is 0.125")
+
+
 # A wheel over a pothole.
 
 R, L, GAP = 0.35, 0.5, 0.3

@@ -21,12 +21,13 @@ FOLDERS = ("nsdyn", *OUTER)
 HELPERS = {
     "errors",
     "status",
+    "tolerances",
+    "_compiler",
+    "_expect",
     "_repr",
     "_signature",
     "_source_tree",
     "_version",
-    "_compiler",
-    "tolerances",
 }
 MECHANICS = HELPERS | {"numerics", "constraints", "mechanics", "problem"}
 STEPPING = MECHANICS | {"laws", "stepping"}
@@ -38,7 +39,9 @@ ROOMS = {
     "constraints": HELPERS | {"numerics", "constraints"},
     "laws": HELPERS | {"numerics", "laws"},
     "mechanics": HELPERS | {"numerics", "constraints", "mechanics"},
-    "problem": MECHANICS | {"checks"},  # problem.check() reaches up for its own report
+    # problem.check() reaches up for its own report, and hands the checks the driver's `rollout`:
+    # they rehearse the motion, but stand below the driver, whose `simulate` calls them
+    "problem": MECHANICS | {"checks", "driver"},
     "stepping": STEPPING,
     "results": RESULTS,
     "analysis": RESULTS | {"analysis"},

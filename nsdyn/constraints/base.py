@@ -11,11 +11,17 @@ everywhere: configuration q, velocity v, time t, parameters p, mode, held.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
+
+from nsdyn import _expect as expect
+from nsdyn.errors import ProblemError
 
 NO_MODE = -1  # what `after` answers when no mode can be entered
 
@@ -54,8 +60,46 @@ class Scale(eqx.Module):
         return self.rest * (jnp.abs(slope) @ self.push)
 
 
+class AbstractReport(Protocol):
+    """Where a check writes what it found; the verdict is "ok", "note" or "warning"."""
+
+    def add(self, what: str, found: str, verdict: str = "ok") -> None: ...
+
+
+class Start(NamedTuple):
+    """Where a run begins, as one constraint sees it when it is checked.
+
+    scale: how large the motion is there, and so what is small.
+    guards: gives the values of the guards, with the multipliers of the motion, and the values that
+        count as zero; computed when it is called.
+    """
+
+    q: Array
+    qdot: Array
+    v: Array
+    t: Array
+    p: Any
+    mode: np.ndarray
+    held: Any
+    scale: Scale
+    guards: Callable[[], tuple[np.ndarray, np.ndarray]]
+
+
 class AbstractConstraint(eqx.Module):
-    """One constraint, switching or not."""
+    """One constraint, switching or not.
+
+    Only `rows` has to be written. The methods `check_...` and the names below them serve
+    `problem.check()`, which knows no kind of constraint: a constraint brings its own part.
+
+    rows_argument, guards_argument: where rows and guards come from, written after the name of the
+        class in messages.
+    holds_at_start: whether the rows that are live at the start hold there to round-off; False if
+        they are live because they nearly hold.
+    """
+
+    rows_argument: ClassVar[str] = ".rows"
+    guards_argument: ClassVar[str] = ".guards"
+    holds_at_start: ClassVar[bool] = True
 
     @property
     def positional(self) -> bool:
@@ -120,10 +164,70 @@ class AbstractConstraint(eqx.Module):
     def hold(self, q, t, p):
         return ()
 
-    def row_names(self, q, t, p, mode, m: int) -> list[str]:
-        """A name for each of the m rows, for messages."""
-        return [f"{self.title}[{i}]" for i in range(m)]
+    # What `problem.check()` asks.
+
+    def check_shapes(self, q, qdot, v, t, p) -> None:
+        """Raise ProblemError unless the functions of this constraint return what they should."""
+        name = type(self).__name__
+        mode = expect.returned(f"{name}.start", self.start, q, qdot, t, p, Scale.unknown(q, v))
+        held = expect.returned(f"{name}.hold", self.hold, q, t, p)
+        moving = (q, qdot, v, t, p, mode, held)
+        if self.positional:
+            m = expect.vector(f"{name}.rows", self.rows, q, t, p, mode, held)
+        else:
+            m = expect.vector(f"{name}.rate", self.rate, *moving)
+        why = f"as there are {m} rows"
+        expect.shaped(f"{name}.rate", self.rate, (m,), why, *moving)
+        if expect.returned(f"{name}.live", self.live, q, t, p, mode) is not None:
+            expect.shaped(f"{name}.live", self.live, (m,), why, q, t, p, mode)
+        lam = jnp.zeros(m)
+        k = expect.vector(f"{name}.guards", self.guards, q, v, lam, t, p, mode, held)
+        fired = (jnp.zeros(k, bool), q, qdot, v, t, p, mode, Scale.unknown(q, v))
+        why = "the shape of the mode that `start` returns"
+        expect.shaped(f"{name}.after", self.after, mode.shape, why, *fired)
+
+    def check_start(self, report: AbstractReport, start: Start) -> None:
+        """Raise ProblemError unless a run can begin like this; add to the report what was found.
+        Here: no guard may be negative."""
+        values, zero = start.guards()
+        name = type(self).__name__ + self.guards_argument
+        expect.finite(name, values, " at the start")
+        for i in np.flatnonzero(values < -zero):
+            raise ProblemError(
+                f"{name}: expected guards >= 0 at the start, found guard {i} = "
+                f"{values[i]:.6g} in mode {start.mode.tolist()}: its fall through zero would never "
+                "be seen. Start on its positive side or in another mode"
+            )
+        if values.size:
+            report.add("guards not negative", f"smallest {np.min(values):.3g}")
+
+    def modes_to_search(self, mode: np.ndarray) -> list:
+        """Modes whose guards are searched for points where they vanish, if a run that begins in
+        `mode` does not come to them."""
+        return [mode]
+
+    def successors(self, q, p, mode, scale: Scale) -> tuple[list, str] | None:
+        """The modes that can follow `mode` at q, where its guard vanishes, and in words what was
+        found if there are none. None: only the motion can tell."""
+        return None
+
+    def capture_error(self, mode, found: str) -> ProblemError | None:
+        """The error with the way out if a guard stays zero in this mode, because its constraint
+        keeps it there. None: that is as it should be."""
+        return None
+
+    # Names for messages.
 
     @property
     def title(self) -> str:
         return type(self).__name__
+
+    def row_names(self, q, t, p, mode, m: int) -> list[str]:
+        """A name for each of the m rows."""
+        return [f"{self.title}[{i}]" for i in range(m)]
+
+    def guard_name(self, i: int) -> str:
+        return f"guard {i}"
+
+    def mode_name(self, mode) -> str:
+        return f"mode {np.asarray(mode).tolist()}"

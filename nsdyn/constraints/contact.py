@@ -8,12 +8,14 @@ closed:  M v' + G^T lam = f, so -lam is the pressing force; falls through -lam =
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from nsdyn import _expect as expect
 from nsdyn._signature import label, require_function
 from nsdyn.constraints.base import AbstractConstraint
 from nsdyn.errors import ProblemError
@@ -30,6 +32,10 @@ class Contact(AbstractConstraint):
 
     Velocities at impacts come from the law of the run: Restitution(e), or a plastic one.
     """
+
+    rows_argument: ClassVar[str] = "(gap=...)"
+    guards_argument: ClassVar[str] = "(gap=...)"
+    holds_at_start: ClassVar[bool] = False  # closed and at rest within tolerances
 
     gap: Callable = eqx.field(static=True)
     rest_speed: Any
@@ -82,6 +88,35 @@ class Contact(AbstractConstraint):
         bounced = (jnp.ravel(mode) == 1) & (rate > self._rest_speed(rest_speed))
         return self._shaped(jnp.where(bounced, 0, jnp.ravel(mode)))  # (2)
 
+    def check_shapes(self, q, qdot, v, t, p):
+        expect.vector("Contact(gap=...)", self.gap, q, t, p)
+
+    def check_start(self, report, start):
+        """No gap may be negative. A force that pulls opens the contact at once."""
+        gap, slope = map(np.asarray, _gap_and_slope(self, start.q, start.t, start.p))
+        name = label(self.gap)
+        expect.finite("Contact(gap=...)", gap, " at q0")
+        for i in np.flatnonzero(gap < -np.asarray(start.scale.near_zero(slope, start.q))):
+            raise ProblemError(
+                f"Contact(gap={name}): expected gaps >= 0 at q0, found {name}[{i}] = {gap[i]:.6g}: "
+                f"the start penetrates by {-gap[i]:.6g}. Move q0 out by that much"
+            )
+        if gap.size:
+            i = int(np.argmin(gap))
+            report.add("gaps open or closed", f"smallest {name}[{i}] = {gap[i]:.3g}")
+
+    def modes_to_search(self, mode):
+        return []  # a gap is its own constraint: it closes wherever the motion comes to it
+
     @property
     def title(self):
         return label(self.gap)
+
+    def guard_name(self, i):
+        return f"{label(self.gap)}[{i}]"
+
+
+@eqx.filter_jit
+def _gap_and_slope(part: Contact, q, t, p):
+    gap = lambda q: jnp.ravel(part.gap(q, t, p))
+    return gap(q), jax.jacfwd(gap)(q)

@@ -3,10 +3,16 @@
 from collections.abc import Callable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 
+from nsdyn import _expect as expect
 from nsdyn._signature import label, require_function
 from nsdyn.constraints.base import AbstractConstraint
+from nsdyn.errors import ProblemError
+
+AFFINE = 1e-8  # relative change of dc/dv with v that counts as none
 
 
 class Fixed(AbstractConstraint):
@@ -26,6 +32,9 @@ class Fixed(AbstractConstraint):
 
     def persists(self, q, t, p, mode_before, mode_after):
         return jnp.ones(jnp.size(self.rows(q, t, p, mode_after, ())), bool)
+
+    def check_shapes(self, q, qdot, v, t, p):
+        expect.vector("Fixed(g=...)", self.g, q, t, p)
 
     @property
     def title(self):
@@ -54,6 +63,33 @@ class Nonholonomic(AbstractConstraint):
     def rate(self, q, qdot, v, t, p, mode, held):
         return jnp.ravel(self.c(q, v, t, p))
 
+    def check_shapes(self, q, qdot, v, t, p):
+        expect.vector("Nonholonomic(c=...)", self.c, q, v, t, p)
+
+    def check_start(self, report, start):
+        """c must be affine in v: dc/dv is the same at another velocity."""
+        speeds = np.asarray(start.scale.v)
+        speeds = speeds if np.any(speeds) else np.ones_like(speeds)
+        other = start.v + speeds * (1.0 + np.cos(np.arange(len(speeds))))
+        here = np.asarray(_slope(self, start.q, start.v, start.t, start.p))
+        there = np.asarray(_slope(self, start.q, other, start.t, start.p))
+        size = np.maximum(np.abs(here), np.abs(there)) @ speeds
+        change = np.abs(there - here) @ speeds
+        relative = change / np.where(size > 0, size, 1.0)
+        worst = np.max(relative, initial=0.0)
+        if worst > AFFINE:
+            name = self.row_names(start.q, start.t, start.p, start.mode, len(relative))
+            raise ProblemError(
+                "Nonholonomic(c=...): expected c affine in v, found that dc/dv of the row "
+                f"{name[np.argmax(relative)]} changes with v, by {worst:.3g} of its size"
+            )
+        report.add("rows affine in v", f"relative change of dc/dv with v = {worst:.1e}")
+
     @property
     def title(self):
         return label(self.c)
+
+
+@eqx.filter_jit
+def _slope(part: Nonholonomic, q, v, t, p):
+    return jax.jacfwd(lambda v: jnp.ravel(part.c(q, v, t, p)))(v)

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from nsdyn import _expect as expect
 from nsdyn._signature import accepts_positional, label
 from nsdyn.errors import ProblemError
 
@@ -170,9 +171,23 @@ class ModeRows(eqx.Module):
     def names(self, q, t, p, mode) -> list[str]:
         sizes, largest, union = self._layout(q, t, p)
         items = self.items if union else self.modes[int(mode)]
-        names = [
-            f"{i.name() if isinstance(i, Lock) else label(i)}[{k}]"
-            for i in items
-            for k in range(sizes[i])
-        ]
+        names = [f"{_item_name(item)}[{k}]" for item in items for k in range(sizes[item])]
         return names + ["padding"] * (largest - len(names))
+
+    def mode_name(self, mode) -> str:
+        """The mode by its number and what makes it up."""
+        items = self.modes[int(mode)]
+        return f"mode {int(mode)} ({', '.join(map(_item_name, items)) or 'free'})"
+
+    def check_shapes(self, owner: str, argument: str, q, t, p) -> None:
+        """Every function and lock must return a vector."""
+        for item in self.items:
+            if not isinstance(item, Lock):
+                expect.vector(f"{owner}({argument}=...)", item, q, t, p)
+                continue
+            value = item.target if callable(item.target) else item.value
+            expect.vector(f"{owner}({argument}=lock(...))", value, q, p, name=item.name())
+
+
+def _item_name(item: Any) -> str:
+    return item.name() if isinstance(item, Lock) else label(item)

@@ -6,12 +6,14 @@ function of the parameters, so that a trajectory can be differentiated with resp
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from nsdyn import _expect as expect
+from nsdyn._signature import label
 from nsdyn.constraints.base import AbstractConstraint
 from nsdyn.constraints.mode_rows import ModeRows, flatten
 from nsdyn.errors import ProblemError
@@ -23,6 +25,9 @@ class Scheduled(AbstractConstraint):
     """Stage k of `stages` (None, a function g(q, t, p) -> scalar or (m,), lock(...), or a tuple of
     these) holds from times[k - 1] on. `times` are numbers, or a function times(p) of the
     parameters. Capturing schemes switch at the end of the step in which a time lies."""
+
+    rows_argument: ClassVar[str] = "(stages=...)"
+    guards_argument: ClassVar[str] = "(times=...)"
 
     times: Any
     times_of: Callable | None = eqx.field(static=True)
@@ -80,8 +85,24 @@ class Scheduled(AbstractConstraint):
         begun = jnp.sum(times <= t + SAME_TIME * jnp.maximum(jnp.abs(t), jnp.abs(times)))
         return jnp.maximum(mode + 1, begun).astype(mode.dtype)
 
+    def check_shapes(self, q, qdot, v, t, p):
+        self.mode_rows.check_shapes("Scheduled", "stages", q, t, p)
+        if self.times_of is not None:
+            name = label(self.times_of)
+            expect.vector("Scheduled(times=...)", self.switch_times, p, name=name)
+            check_times(np.asarray(self.switch_times(p)), len(self.mode_rows.modes))
+
+    def check_start(self, report, start):
+        pass  # times are in order, and the stage at the start follows from them
+
+    def modes_to_search(self, mode):
+        return []  # the times are known
+
     def row_names(self, q, t, p, mode, m):
         return self.mode_rows.names(q, t, p, mode)
+
+    def mode_name(self, mode):
+        return self.mode_rows.mode_name(mode)
 
 
 def check_times(times: np.ndarray, stages: int):

@@ -16,11 +16,14 @@ every mode but the first once it was entered; a tuple of booleans says it mode b
 """
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from nsdyn import _expect as expect
 from nsdyn._signature import require_function
 from nsdyn.constraints.base import NO_MODE, AbstractConstraint, Scale
 from nsdyn.constraints.mode_rows import ModeRows, flatten
@@ -28,6 +31,9 @@ from nsdyn.errors import ProblemError
 
 
 class Switching(AbstractConstraint):
+    rows_argument: ClassVar[str] = "(modes=..., switches=...)"
+    guards_argument: ClassVar[str] = "(switches=...)"
+
     mode_rows: ModeRows
     switches: tuple[Callable, ...] = eqx.field(static=True)
     latch: tuple[bool, ...] = eqx.field(static=True)
@@ -136,5 +142,62 @@ class Switching(AbstractConstraint):
     def after(self, fired, q, qdot, v, t, p, mode, scale):
         return self._entered(q, qdot, p, mode, scale).astype(mode.dtype)
 
+    def check_shapes(self, q, qdot, v, t, p):
+        self.mode_rows.check_shapes("Switching", "modes", q, t, p)
+        for z in self.switches:
+            expect.scalar("Switching(switches=...)", z, q, p)
+
+    def check_start(self, report, start):
+        """q0 must be in exactly one mode."""
+        z, zero = _z_and_zero(self, start.q, start.p, start.scale)
+        expect.finite("Switching(switches=...)", z, " at q0")
+        above = np.flatnonzero(z > zero)
+        found = f"z = {expect.listed(z, 4)} at q0"
+        if len(above) > 1:
+            raise ProblemError(
+                "Switching(switches=...): expected one mode whose switching function is positive, "
+                f"found {found}, positive in modes {above.tolist()}. Switching functions must not "
+                "overlap"
+            )
+        if start.mode == NO_MODE:
+            raise ProblemError(
+                "Switching(switches=...): expected one mode whose switching function is positive "
+                f"(or zero and rising), found {found}: q0 is in no mode. Move q0, or let the "
+                "switching functions cover it"
+            )
+        report.add("one mode at the start", f"mode {start.mode}, {found}")
+
+    def modes_to_search(self, mode):
+        return [np.asarray(i) for i, latched in enumerate(self.latch) if not latched]
+
+    def successors(self, q, p, mode, scale):
+        """Other modes whose switching functions vanish here as well."""
+        z, zero = _z_and_zero(self, q, p, scale)
+        found = [np.asarray(j) for j in np.flatnonzero(np.abs(z) <= zero) if j != mode]
+        return found, f"no other switching function vanishes there, z = {expect.listed(z, 4)}"
+
+    def capture_error(self, mode, found):
+        return ProblemError(
+            f"Switching(latch=...): expected a latch, found that {found}. Use latch=True, or a "
+            f"tuple with True for mode {mode}, or choose a z that changes along the motion"
+        )
+
+    def guard_name(self, i):
+        return "the switching function"
+
     def row_names(self, q, t, p, mode, m):
         return self.mode_rows.names(q, t, p, mode)
+
+    def mode_name(self, mode):
+        return self.mode_rows.mode_name(mode)
+
+
+def _z_and_zero(part: Switching, q, p, scale: Scale) -> tuple[np.ndarray, np.ndarray]:
+    """The switching functions, and how large they may be to count as zero."""
+    z, slope = _z_and_slope(part, q, p)
+    return np.asarray(z), np.asarray(scale.near_zero(slope, q))
+
+
+@eqx.filter_jit
+def _z_and_slope(part: Switching, q, p):
+    return part.z(q, p), jax.jacfwd(lambda q: part.z(q, p))(q)

@@ -12,14 +12,15 @@ Modes count from 0. The other constraints of nsdyn are this one with their funct
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nsdyn._signature import require_function
+from nsdyn import _expect as expect
+from nsdyn._signature import label, require_function
 from nsdyn.constraints.base import AbstractConstraint
 from nsdyn.errors import ProblemError
 
@@ -29,6 +30,9 @@ class Transitions(AbstractConstraint):
     that falls through zero fires; after(fired, q, v, t, p, mode) -> mode; and, if wanted,
     live(mode, p) -> (m,) bool and hold(q, t, p) -> what `held` is until the next switch. The mode
     is an integer (array) that counts from 0 and starts as `mode0`."""
+
+    rows_argument: ClassVar[str] = "(rows=...)"
+    guards_argument: ClassVar[str] = "(guards=...)"
 
     rows_of: Callable = eqx.field(static=True)
     guards_of: Callable = eqx.field(static=True)
@@ -100,3 +104,18 @@ class Transitions(AbstractConstraint):
 
     def hold(self, q, t, p):
         return () if self.hold_of is None else self.hold_of(q, t, p)
+
+    def check_shapes(self, q, qdot, v, t, p):
+        name = "Transitions"
+        mode = self.mode0
+        held = expect.returned(f"{name}(hold=...)", self.hold_of or self.hold, q, t, p)
+        m = expect.vector(f"{name}(rows=...)", self.rows_of, q, t, p, mode, held)
+        guarded = (q, v, jnp.zeros(m), t, p, mode, held)
+        k = expect.vector(f"{name}(guards=...)", self.guards_of, *guarded)
+        if self.live_of is not None:
+            live = lambda mode, p: self.live(q, t, p, mode)
+            wanted = ((m,), f"as rows has {m} entries", mode, p)
+            expect.shaped(f"{name}(live=...)", live, *wanted, name=label(self.live_of))
+        after = lambda *args: jnp.asarray(self.after_of(*args), mode.dtype)
+        wanted = (mode.shape, "the shape of mode0", jnp.zeros(k, bool), q, v, t, p, mode)
+        expect.shaped(f"{name}(after=...)", after, *wanted, name=label(self.after_of))

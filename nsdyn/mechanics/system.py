@@ -16,7 +16,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from nsdyn._signature import accepts_positional, takes_mode
+from nsdyn import _expect as expect
+from nsdyn._signature import accepts_positional, label, takes_mode
 from nsdyn.errors import ProblemError
 from nsdyn.numerics import small
 
@@ -35,6 +36,7 @@ class System(eqx.Module):
     solve: Callable | None = eqx.field(static=True, default=None)
     kinematics: Callable | None = eqx.field(static=True, default=None)
     momentum: Callable | None = eqx.field(static=True, default=None)
+    lagrangian: "Lagrangian | None" = eqx.field(static=True, default=None, repr=False)
 
     def __check_init__(self):
         counts = {"mass": 2, "force": 4, "potential": 2, "solve": 3, "kinematics": 3, "momentum": 3}
@@ -64,8 +66,29 @@ class System(eqx.Module):
     ) -> "System":
         """A system from T = kinetic(q, v, p), V = potential(q, p) and further forces applied(q, v,
         t, p)."""
-        terms = _Lagrangian(kinetic, potential, applied)
-        return System(mass=terms.mass, force=terms.force, potential=potential)
+        terms = Lagrangian(kinetic, potential, applied)
+        return System(mass=terms.mass, force=terms.force, potential=potential, lagrangian=terms)
+
+    def check_shapes(self, q, v, t, p) -> None:
+        """Raise unless the functions return what they should; `check_force` does it for the force,
+        once it is known what the mode looks like."""
+        n = v.shape[0]
+        if self.kinematics is not None:
+            shape = (q.shape, "the shape of q0")
+            expect.shaped("System(kinematics=...)", self.kinematics, *shape, q, v, p)
+        if self.lagrangian is not None:
+            self.lagrangian.check_shapes(q, v, t, p)
+        if self.potential is not None:
+            expect.shaped("System(potential=...)", self.potential, (), "a scalar", q, p)
+        expect.shaped("System(mass=...)", self.mass, (n, n), _why(v), q, p)
+        if self.solve is not None:
+            expect.shaped("System(solve=...)", self.solve, (n,), "the shape of b", q, v, p)
+        if self.momentum is not None:
+            expect.shaped("System(momentum=...)", self.momentum, (n,), "the shape of v", q, v, p)
+
+    def check_force(self, q, v, t, p, mode) -> None:
+        args = (v.shape, _why(v), q, v, t, p, mode)
+        expect.shaped("System(force=...)", self.forces, *args, name=label(self.force))
 
     def rate(self, q, v, p):
         return v if self.kinematics is None else self.kinematics(q, v, p)  # (1)
@@ -131,13 +154,24 @@ class System(eqx.Module):
         return kinetic if self.potential is None else kinetic + self.potential(q, p)
 
 
-class _Lagrangian(eqx.Module):
+def _why(v) -> str:
+    return f"as v0 has {v.shape[0]} entries"
+
+
+class Lagrangian(eqx.Module):
     """The functions of (3). A module, so that two systems made of the same functions are equal and
     share a program."""
 
     kinetic: Callable = eqx.field(static=True)
     potential: Callable | None = eqx.field(static=True)
     applied: Callable | None = eqx.field(static=True)
+
+    def check_shapes(self, q, v, t, p) -> None:
+        owner = "System.from_lagrangian"
+        expect.shaped(f"{owner}(kinetic=...)", self.kinetic, (), "a scalar", q, v, p)
+        if self.applied is not None:
+            shape = (v.shape, _why(v))
+            expect.shaped(f"{owner}(applied=...)", self.applied, *shape, q, v, t, p)
 
     def mass(self, q, p):
         momentum = lambda v: jax.grad(self.kinetic, argnums=1)(q, v, p)
