@@ -362,12 +362,10 @@ def _integrators() -> dict[str, type]:
 def _laws() -> dict[str, type]:
     from nsdyn import laws
 
-    classes = {name: getattr(laws, name) for name in laws.__all__}
-    return {
-        name: c
-        for name, c in classes.items()
-        if issubclass(c, laws.AbstractLaw) and c is not laws.AbstractLaw
-    }
+    public = {name: getattr(laws, name) for name in laws.__all__}
+    classes = {name: c for name, c in public.items() if isinstance(c, type)}
+    kinds = {name: c for name, c in classes.items() if issubclass(c, laws.AbstractLaw)}
+    return {name: c for name, c in kinds.items() if c is not laws.AbstractLaw}
 
 
 def _law(text: str) -> Any:
