@@ -123,8 +123,11 @@ class Transitions(AbstractConstraint):
         k = expect.vector(f"{name}(guards=...)", self.guards_of, *guarded)
         if self.live_of is not None:
             live = lambda mode, p: self.live(q, t, p, mode)
-            wanted = ((m,), f"as rows has {m} entries", mode, p)
-            expect.shaped(f"{name}(live=...)", live, *wanted, name=label(self.live_of))
+            why = f"as rows has {m} entries"
+            given = label(self.live_of)
+            expect.shaped(f"{name}(live=...)", live, (m,), why, mode, p, name=given)
         after = lambda *args: jnp.asarray(self.after_of(*args), mode.dtype)
-        wanted = (mode.shape, "the shape of mode0", jnp.zeros(k, bool), q, v, t, p, mode)
-        expect.shaped(f"{name}(after=...)", after, *wanted, name=label(self.after_of))
+        why = "the shape of mode0"
+        fired = (jnp.zeros(k, bool), q, v, t, p, mode)
+        shape = mode.shape
+        expect.shaped(f"{name}(after=...)", after, shape, why, *fired, name=label(self.after_of))
