@@ -28,7 +28,15 @@ def as_arrays(tree):
 
 
 class Problem(eqx.Module):
-    """What is simulated. `params` is any pytree and is handed to every function as `p`."""
+    """What is simulated.
+
+    name: for titles and messages.
+    system: the mechanism without its constraints, a `System`.
+    constraint: None, one constraint, or a tuple of them, which hold together.
+    q0, v0: configuration and velocity at the start; they must satisfy the constraints.
+    t0, t_end: the time span.
+    params: any pytree of numbers and arrays; every function gets it as its argument `p`.
+    """
 
     name: str = eqx.field(static=True)
     system: System
@@ -69,8 +77,8 @@ class Problem(eqx.Module):
         return Model.of(self.system, self.constraint, self.q0, self.v0, t, p, tolerances, step)
 
     def check(self):
-        """Verify the problem; returns a report, raises ProblemError or warns where something is
-        wrong."""
+        """Verify the problem at its start and, in a coarse run, where its mode changes. Returns a
+        report, line by line; raises ProblemError or warns where something is wrong."""
         from nsdyn.checks.problem_check import check
         from nsdyn.driver.pure_run import rollout
 

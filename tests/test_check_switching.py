@@ -69,6 +69,9 @@ def test_good_track_is_reported_in_both_directions():
     assert found(report, "ok", "from mode 1 (ramp) to mode 0 (flat)", "[0.5, 0]")
 
 
+APART = (lambda q, p: CORNER - q[0], lambda q, p: q[0] - 2 * CORNER)  # positive in no mode between
+
+
 @pytest.mark.parametrize("v0", [(4.0, 0.0), (0.0, 0.0)])
 def test_modes_that_do_not_meet(v0):
     words = (
@@ -77,9 +80,8 @@ def test_modes_that_do_not_meet(v0):
         "[0.5, 0]",
     )
     refused(track(offset=0.1, v0=v0), *words, "ramp[0] is 0.1, expected 0")
-    switches = (lambda q, p: CORNER - q[0], lambda q, p: q[0] - 2 * CORNER)
     refused(
-        track(switches=switches, v0=v0),
+        track(switches=APART, v0=v0),
         *words,
         "no other switching function vanishes",
         "z = [0, -0.5]",

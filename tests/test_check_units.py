@@ -91,8 +91,12 @@ def sideways(q, p):
     return p["row"] * q[0]
 
 
+def lock_time(p):
+    return jnp.array([0.2]) / p["time"]
+
+
 def bead(units, error=0.0):
-    late = Scheduled(lambda p: jnp.array([0.2]) / p["time"], (None, lock(sideways)))
+    late = Scheduled(lock_time, (None, lock(sideways)))
     q0 = (0.6 * R * (1 + error), -0.8 * R * (1 + error))
     return mechanism("bead", (Fixed(ring), late), q0, (0.8, 0.6), units)
 
@@ -137,7 +141,7 @@ def test_a_mechanism_of_a_millimetre_that_does_not_meet_is_refused(row):
     """In metres, where the residual of its arc is of the order of 1e-10."""
     small = METRES | {"row": row}
     shrink = lambda **values: mechanism(
-        "tiny", Switching((line, arc), (past_the_line,)), (-1e-3, 0), (4e-3, 0), small, **values
+        "track", Switching((line, arc), (past_the_line,)), (-1e-3, 0), (4e-3, 0), small, **values
     )
     with pytest.raises(ProblemError, match="another mode continues"):
         shrink(r=1e-3, error=1e-4).check()

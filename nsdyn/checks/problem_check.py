@@ -9,6 +9,7 @@
 `nsdyn.checks.switching`.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 
 import equinox as eqx
@@ -94,9 +95,7 @@ def _begin(model: Model, q, v, t, p) -> tuple[Model, Point]:
 
 def _starts(model: Model, point: Point, p, s: Sample) -> Iterator[Start]:
     """The start as each constraint sees it."""
-    ends = np.cumsum(model.guard_counts)
     for k, mode in enumerate(model.split_mode(point.mode)):
-        mine = slice(ends[k] - model.guard_counts[k], ends[k])
         yield Start(
             q=point.q,
             qdot=s.B @ s.v,
@@ -106,17 +105,19 @@ def _starts(model: Model, point: Point, p, s: Sample) -> Iterator[Start]:
             mode=np.asarray(mode),
             held=point.held[k],
             scale=model.scale,
-            guards=lambda mine=mine: _guard_values(model, point, p, s, mine),
+            guards=functools.partial(_guard_values, model, point, p, s, k),
         )
 
 
-def _guard_values(model: Model, point: Point, p, s: Sample, mine: slice):
-    """Guards of one constraint, and what counts as zero for them."""
-    if mine.start == mine.stop:
+def _guard_values(model: Model, point: Point, p, s: Sample, k: int):
+    """Guards of constraint k, and what counts as zero for them."""
+    if not model.guard_counts[k]:
         return np.zeros(0), np.zeros(0)
     at = guards(model, point, p)
-    zero = model.tolerances.touch * at.sizes(s)
-    return at.value[mine], np.asarray(zero)[mine]
+    first = sum(model.guard_counts[:k])
+    mine = slice(first, first + model.guard_counts[k])
+    zero = float(model.tolerances.touch) * at.sizes(s)
+    return at.value[mine], zero[mine]
 
 
 def _row_names(model: Model, point: Point, p) -> list[str]:

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 
 from nsdyn._expect import listed
@@ -85,8 +86,8 @@ class Places:
 
     def with_mode(self, point: Point, k: int, mode) -> Point:
         """The point with part k in another mode."""
-        modes = self.model.split_mode(point.mode)
-        modes[k] = np.asarray(mode)
+        modes = list(map(jnp.asarray, self.model.split_mode(point.mode)))
+        modes[k] = jnp.asarray(mode)
         return self.entered(point, np.asarray(self.model.join_modes(modes)))
 
     def guards_of(self, k: int) -> list[Guard]:
@@ -223,7 +224,7 @@ def _check_crossing(
         found = f"not verified: gradients are not finite at q = {listed(before.q)}"
         verdict = "note"
     elif min(sines) <= rank.DEPENDENT:
-        captive = before if leaving <= rank.DEPENDENT else after
+        captive = before if after is None or leaving <= rank.DEPENDENT else after
         found = _capture(places, guard, before, captive, sines)
         verdict = "note"
     if not report.has(what):
@@ -291,32 +292,32 @@ def _search_guard(
         report.add(what, "no point found where it vanishes, so no switching point found", "note")
         return
     continued = [_continued(places, guard, root) for root in roots]
-    if all(isinstance(after, str) for after in continued):
-        raise _does_not_continue(places, roots[0], guard.k, continued[0])
-    for root, after in zip(roots, continued, strict=True):
-        if isinstance(after, str):
+    if all(miss for _, miss in continued):
+        raise _does_not_continue(places, roots[0], guard.k, continued[0][1])
+    for root, (after, miss) in zip(roots, continued, strict=True):
+        if miss:
             found = f"no other mode continues at q = {listed(root.q)}, should a motion come there"
             report.add(what, found, "note")
         else:
             _check_crossing(report, places, guard, root, after)
 
 
-def _continued(places: Places, guard: Guard, point: Point) -> Point | str | None:
-    """The point in the mode that follows, in words why there is none, or None if only the motion
-    could tell."""
+def _continued(places: Places, guard: Guard, point: Point) -> tuple[Point | None, str]:
+    """The point in the mode that follows, or None if only the motion could tell; and in words why
+    there is no such mode."""
     part = places.model.parts[guard.k]
     mode = places.mode(point, guard.k)
     found = part.successors(point.q, places.p, mode, places.scale)
     if found is None:
-        return None
+        return None, ""
     modes, reason = found
     for mode in modes:
         after = places.with_mode(point, guard.k, mode)
         miss = places.miss(after, guard.k)
         if miss is None:
-            return after
+            return after, ""
         reason = miss
-    return reason
+    return None, reason
 
 
 def _not_searchable(places: Places, guard: Guard, start: Point) -> str | None:

@@ -102,8 +102,8 @@ class Contact(AbstractConstraint):
                 f"the start penetrates by {-gap[i]:.6g}. Move q0 out by that much"
             )
         if gap.size:
-            i = int(np.argmin(gap))
-            report.add("gaps open or closed", f"smallest {name}[{i}] = {gap[i]:.3g}")
+            least = int(np.argmin(gap))
+            report.add("gaps open or closed", f"smallest {name}[{least}] = {gap[least]:.3g}")
 
     def modes_to_search(self, mode):
         return []  # a gap is its own constraint: it closes wherever the motion comes to it

@@ -31,6 +31,16 @@ from nsdyn.errors import ProblemError
 
 
 class Switching(AbstractConstraint):
+    """Constraints that replace each other where a switching function changes its sign.
+
+    modes: for each mode None, a function g(q, t, p) -> scalar or (m,), lock(...), or a tuple of
+        these. Where one mode follows another, both must hold.
+    switches: one z(q, p) for two modes, negative in mode 0 and positive in mode 1; or as many as
+        there are modes, each positive in its own. Along the motion z must cross zero, not touch it.
+    latch: modes that are never left once they are entered, because their z is their own constraint
+        and stays zero. True: all but the first; or a boolean for each mode.
+    """
+
     rows_argument: ClassVar[str] = "(modes=..., switches=...)"
     guards_argument: ClassVar[str] = "(switches=...)"
 

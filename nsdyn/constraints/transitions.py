@@ -26,10 +26,19 @@ from nsdyn.errors import ProblemError
 
 
 class Transitions(AbstractConstraint):
-    """rows(q, t, p, mode, held) -> (m,); guards(q, v, lam, t, p, mode, held) -> (k,), of which one
-    that falls through zero fires; after(fired, q, v, t, p, mode) -> mode; and, if wanted,
-    live(mode, p) -> (m,) bool and hold(q, t, p) -> what `held` is until the next switch. The mode
-    is an integer (array) that counts from 0 and starts as `mode0`."""
+    """A switching constraint made of functions of one's own.
+
+    rows: rows(q, t, p, mode, held) -> (m,), the residual g in this mode.
+    guards: guards(q, v, lam, t, p, mode, held) -> (k,). One that falls through zero fires; one that
+        is negative when a mode is entered fires at once.
+    after: after(fired, q, v, t, p, mode) -> mode, with fired (k,) bool; -1 if there is no mode.
+    live: live(mode, p) -> (m,) bool, the rows that hold in this mode; without it, all.
+    hold: hold(q, t, p) -> what `held` is until the next mode change.
+    mode0: the mode at the start, an integer (array) that counts from 0.
+    persists: persists(mode_before, mode_after, p) -> (m,) bool, the rows that were live before as
+        the same rows. Without it rows at the same place with the same gradient count as the same.
+    guards_use_lam: whether a guard reads the multipliers. False saves time.
+    """
 
     rows_argument: ClassVar[str] = "(rows=...)"
     guards_argument: ClassVar[str] = "(guards=...)"
@@ -114,8 +123,11 @@ class Transitions(AbstractConstraint):
         k = expect.vector(f"{name}(guards=...)", self.guards_of, *guarded)
         if self.live_of is not None:
             live = lambda mode, p: self.live(q, t, p, mode)
-            wanted = ((m,), f"as rows has {m} entries", mode, p)
-            expect.shaped(f"{name}(live=...)", live, *wanted, name=label(self.live_of))
+            why = f"as rows has {m} entries"
+            given = label(self.live_of)
+            expect.shaped(f"{name}(live=...)", live, (m,), why, mode, p, name=given)
         after = lambda *args: jnp.asarray(self.after_of(*args), mode.dtype)
-        wanted = (mode.shape, "the shape of mode0", jnp.zeros(k, bool), q, v, t, p, mode)
-        expect.shaped(f"{name}(after=...)", after, *wanted, name=label(self.after_of))
+        why = "the shape of mode0"
+        fired = (jnp.zeros(k, bool), q, v, t, p, mode)
+        shape = mode.shape
+        expect.shaped(f"{name}(after=...)", after, shape, why, *fired, name=label(self.after_of))

@@ -23,11 +23,16 @@ from nsdyn.numerics import small
 
 
 class System(eqx.Module):
-    """mass(q, p) -> (n, n); force(q, v, t, p) -> (n,), or force(q, v, t, p, mode); the rest is
-    optional.
+    """A mechanism without its constraints, made of functions.
 
-    solve(q, b, p) = M^-1 b and momentum(q, v, p) = M v take the place of the mass matrix where a
-    system has a faster way; with both, a run without constraints never forms it.
+    mass: mass(q, p) -> (n, n).
+    force: force(q, v, t, p) -> (n,), the whole right-hand side f, or force(q, v, t, p, mode).
+    potential: potential(q, p) -> scalar, for energy accounts.
+    solve: solve(q, b, p) = M^-1 b, where a system has a faster way than the mass matrix.
+    kinematics: kinematics(q, v, p) = q', for quasi-velocities.
+    momentum: momentum(q, v, p) = M v. With `solve` and this a run without constraints never forms
+        the mass matrix.
+    lagrangian: what the functions were made of; `System.from_lagrangian` fills it in.
     """
 
     mass: Callable = eqx.field(static=True)
