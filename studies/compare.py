@@ -262,7 +262,7 @@ def _described(problem: Problem, job: _Job, t_end: float) -> dict[str, Any]:
 
 def _computed(problem: Problem, job: _Job, t_end: float) -> dict[str, tuple]:
     """Compile, run, time, and look at the result."""
-    options = {"t_end": t_end, "save_every": job.save_every}
+    options: dict[str, Any] = {"t_end": t_end, "save_every": job.save_every}
     run = setup(problem, job.integrator, job.law, step=job.step, **options)
     values = plain_values(problem, None, None, None)
     compile_time, hits = _compiled(problem, run, values)

@@ -98,7 +98,8 @@ def setup(
 
 @cache
 def _default_tolerances() -> Tolerances:
-    return Tolerances()
+    with jax.ensure_compile_time_eval():  # numbers, also where the first call is traced
+        return Tolerances()
 
 
 def _check_pair(problem: Problem, integrator: Any, law: Any) -> None:

@@ -176,8 +176,8 @@ def _facts_in_pieces(find: Callable, samples: Sample, number) -> Facts:
 class Programs(NamedTuple):
     """`begin` and `advance`, compiled when first called."""
 
-    begin: Callable
-    advance: Callable
+    begin: Any
+    advance: Any
 
 
 PROGRAMS = Programs(eqx.filter_jit(begin), eqx.filter_jit(advance))

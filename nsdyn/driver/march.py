@@ -49,7 +49,8 @@ def march(setup: Setup, model: Model, state: State, log: Log, p) -> tuple[State,
         first, last = first_last
         k = jnp.minimum(first + jnp.arange(1, length + 1), last)
         count = jnp.minimum(last, grid.steps) - first if padded else None
-        state, log, samples = chunk(setup, model, *carry, grid.time(k), count, every, p)
+        state, log = carry
+        state, log, samples = chunk(setup, model, state, log, grid.time(k), count, every, p)
         return (state, log), samples
 
     def group(carry, g):

@@ -195,11 +195,11 @@ def _ending(array, shapes: dict, metadata: dict) -> dict:
     """How the run ended. Files of version 1 know at most the number of iterations."""
     if "status" not in shapes:
         counts = (metadata.get(name, 0) for name in ("iterations", "iterations_worst"))
-        total, worst = map(np.array, counts)
-        return {"effort": Effort(total, worst, np.array(0.0), np.array(False))}
-    total, worst, change, failed = (array(f"newton_{name}") for name in EFFORT)
-    effort = Effort(total, worst, change, failed.astype(bool))
-    return {name: array(name) for name in ENDINGS} | {"effort": effort}
+        numbers: list = [*map(np.array, counts), np.array(0.0), np.array(False)]
+        return {"effort": Effort(*numbers)}
+    numbers = [array(f"newton_{name}") for name in EFFORT]
+    numbers[-1] = numbers[-1].astype(bool)
+    return {name: array(name) for name in ENDINGS} | {"effort": Effort(*numbers)}
 
 
 # Parameters: a dict is {"dict": ...}, a list a list, an array its type, shape and numbers; text and

@@ -24,6 +24,10 @@ def _samples(text: str, *dims: str) -> Any:
     return eqx.field(metadata={"text": text, "dims": ("time", *dims)})
 
 
+def _required() -> Any:
+    return eqx.field()
+
+
 def _ending(text: str, *dims: str, default: Any) -> Any:
     return eqx.field(metadata={"text": text, "dims": dims}, default_factory=default)
 
@@ -50,7 +54,7 @@ class Solution(eqx.Module):
     lam: Values = _samples("constraint force lam (multiplier)", "row")
     mode: Values = _samples("mode", "*mode")
     energy: Values = _samples("energy")
-    events: Events
+    events: Events = _required()
     status: Values = _ending("status code of the run, 0 is OK", default=lambda: np.array(0))
     t_stop: Values = _ending("time at which the run ended", default=lambda: np.array(np.nan))
     mode_stop: Values = _ending("mode at the end", "*mode", default=lambda: np.array(-1))

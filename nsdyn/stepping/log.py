@@ -19,23 +19,24 @@ def _described(text: str, *dims: str) -> Any:
 
 class Event(eqx.Module):
     """One event: time, modes, configuration, velocities, impulse with its directions, kinetic
-    energies. The same class, with one more axis in front, holds the records of many.
+    energies. The same class, with one more axis in front, holds the records of many; in arrays of
+    JAX while a run is traced, of numpy afterwards.
 
     `Lam` is an impulse, not a force; `direction` has the directions it acts in as rows.
     """
 
-    t: Float[ArrayLike, "*batch"] = _described("time of the event")
-    mode_before: Int[ArrayLike, "*batch_mode"] = _described("mode before the event", "*mode")
-    mode_after: Int[ArrayLike, "*batch_mode"] = _described("mode after the event", "*mode")
-    q: Float[ArrayLike, "*batch nq"] = _described("configuration at the event", "coordinate")
-    v_before: Float[ArrayLike, "*batch n"] = _described("velocity before the event", "velocity")
-    v_after: Float[ArrayLike, "*batch n"] = _described("velocity after the event", "velocity")
-    Lam: Float[ArrayLike, "*batch m"] = _described("constraint impulse Lam (not a force)", "row")
-    direction: Float[ArrayLike, "*batch m n"] = _described(
+    t: Float[Any, "*batch"] = _described("time of the event")
+    mode_before: Int[Any, "*batch_mode"] = _described("mode before the event", "*mode")
+    mode_after: Int[Any, "*batch_mode"] = _described("mode after the event", "*mode")
+    q: Float[Any, "*batch nq"] = _described("configuration at the event", "coordinate")
+    v_before: Float[Any, "*batch n"] = _described("velocity before the event", "velocity")
+    v_after: Float[Any, "*batch n"] = _described("velocity after the event", "velocity")
+    Lam: Float[Any, "*batch m"] = _described("constraint impulse Lam (not a force)", "row")
+    direction: Float[Any, "*batch m n"] = _described(
         "direction in which the impulse acts", "row", "velocity"
     )
-    kinetic_before: Float[ArrayLike, "*batch"] = _described("kinetic energy before the event")
-    kinetic_after: Float[ArrayLike, "*batch"] = _described("kinetic energy after the event")
+    kinetic_before: Float[Any, "*batch"] = _described("kinetic energy before the event")
+    kinetic_after: Float[Any, "*batch"] = _described("kinetic energy after the event")
 
     def __repr__(self) -> str:
         if isinstance(self.t, jax.core.Tracer) or np.ndim(self.t) > 0:
