@@ -32,7 +32,7 @@ from nsdyn.status import Status
 from nsdyn.stepping import guard_rates
 from nsdyn.stepping.detect import SLACK
 from nsdyn.stepping.integrator import AbstractIntegrator, State, first_of
-from nsdyn.stepping.log import Record
+from nsdyn.stepping.log import Event
 from nsdyn.stepping.mode_change import (
     LawAnswer,
     after_impact,
@@ -141,7 +141,7 @@ class AbstractTimeStepping(AbstractIntegrator):
             go = new_mode.active & ~jnp.any(contradicted)  # (3)
             # The step before has kept the old mode already.
             stuck = jnp.any(contradicted & (state.guard < -depth))
-            code = jnp.where(log.count >= log.capacity, Status.LOG_FULL, code)
+            code = jnp.where(log.is_full, Status.LOG_FULL, code)
             end = end.with_failure(go & (code != Status.OK), code, start)
             end = jax.tree.map(lambda a, b: jnp.where(new_mode.active & ~go, b, a), end, smooth)
             end = end.with_failure(stuck, Status.LEADS_BACK, start)
@@ -170,7 +170,7 @@ class AbstractTimeStepping(AbstractIntegrator):
 
     def _step_into_mode(
         self, model, state: State, new_mode: NewMode, fired, t_next, p
-    ) -> tuple[State, Record, Any]:
+    ) -> tuple[State, Event, Any]:
         """The step into another mode: the state after, its record and a status."""
         start = state.point
         h = t_next - start.t

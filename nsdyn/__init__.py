@@ -39,21 +39,37 @@ from nsdyn.laws.base import AbstractLaw  # noqa: E402
 from nsdyn.mechanics.formulations import lagrange  # noqa: E402
 from nsdyn.mechanics.model import Model, Point  # noqa: E402
 from nsdyn.mechanics.system import System  # noqa: E402
+from nsdyn.numerics.newton import Newton  # noqa: E402
 from nsdyn.problem import Problem  # noqa: E402
+from nsdyn.results.events import Events  # noqa: E402
 from nsdyn.results.netcdf import load  # noqa: E402
-from nsdyn.results.solution import Trajectory  # noqa: E402
+from nsdyn.results.solution import Solution  # noqa: E402
 from nsdyn.status import Status  # noqa: E402
-from nsdyn.stepping.integrator import AbstractIntegrator, AbstractSmoothMethod  # noqa: E402
+from nsdyn.stepping.integrator import (  # noqa: E402
+    AbstractIntegrator,
+    AbstractMemory,
+    AbstractSmoothMethod,
+    Memory,
+)
+from nsdyn.stepping.log import Event  # noqa: E402
+from nsdyn.tolerances import Tolerances  # noqa: E402
+
+Trajectory = Solution  # its name before it also held batches
 
 __all__ = [
     "AbstractConstraint",
     "AbstractIntegrator",
     "AbstractLaw",
+    "AbstractMemory",
     "AbstractSmoothMethod",
     "Contact",
+    "Event",
+    "Events",
     "FileError",
     "Fixed",
+    "Memory",
     "Model",
+    "Newton",
     "Nonholonomic",
     "NsdynError",
     "PerformanceWarning",
@@ -64,9 +80,11 @@ __all__ = [
     "Scheduled",
     "SimulationError",
     "SingularTransitionWarning",
+    "Solution",
     "Status",
     "Switching",
     "System",
+    "Tolerances",
     "Trajectory",
     "TransitionReport",
     "Transitions",

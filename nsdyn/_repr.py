@@ -35,7 +35,9 @@ def _text(value: Any) -> str:
     if isinstance(value, tuple | list):
         inner = ", ".join(_text(x) for x in value)
         return f"({inner},)" if len(value) == 1 else f"({inner})"
-    if isinstance(value, jax.Array | np.ndarray) and not isinstance(value, jax.core.Tracer):
+    if isinstance(value, jax.core.Tracer):
+        return "traced"
+    if isinstance(value, jax.Array | np.ndarray):
         return repr(np.asarray(value).tolist())
     return value.__name__ if callable(value) and hasattr(value, "__name__") else repr(value)
 

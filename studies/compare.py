@@ -17,17 +17,16 @@ import jax
 import numpy as np
 from xarray import Dataset
 
-import nsdyn
 from nsdyn._repr import format_object, settings_text
 from nsdyn.analysis.residuals import residuals
 from nsdyn.checks.problem_check import check_start
-from nsdyn.driver.pure_run import MAX_EVENTS, settings
-from nsdyn.driver.single_run import finished, options
+from nsdyn.driver.arguments import Setup, Values, plain_values, setup
+from nsdyn.driver.single_run import computed, raise_if_failed
 from nsdyn.errors import ProblemError, SimulationError
 from nsdyn.integrators import NSGA, RK4, EventDriven, GeneralizedAlpha, MoreauJean
 from nsdyn.laws.base import AbstractLaw
 from nsdyn.problem import Problem
-from nsdyn.results.solution import Trajectory, plain
+from nsdyn.results.solution import Solution, plain
 from nsdyn.status import Status
 from nsdyn.stepping.integrator import AbstractIntegrator
 from nsdyn.studies.lib import archive
@@ -41,7 +40,7 @@ DEFAULTS = (
     EventDriven(GeneralizedAlpha(index=2)),
 )
 REFERENCE = EventDriven(RK4())
-REFINE = 8  # a power of two: then the rows of the reference are those of the runs to the last bit
+REFINE = 8
 REPEATS, PATIENCE = 5, 2.0  # a run is timed that often, but not for longer than these seconds
 LEVELS = ("position", "velocity", "acceleration")
 CACHE_HIT = "/jax/compilation_cache/cache_hits"
@@ -136,7 +135,7 @@ def compare(
     that stops early are part of the result.
     """
     _check(entries, reference, refine)
-    grid, _ = settings(problem, REFERENCE, step, None, t_end, save_every, MAX_EVENTS)
+    grid = setup(problem, REFERENCE, None, step=step, t_end=t_end, save_every=save_every).grid
     check_start(problem)
     pairs = zip(
         entries,
@@ -261,55 +260,53 @@ def _described(problem: Problem, job: _Job, t_end: float) -> dict[str, Any]:
     }
 
 
-def _rolled(problem, integrator, law, grid):
-    return nsdyn.rollout(problem, integrator, law=law, **options(grid, MAX_EVENTS))
-
-
-_program: Any = eqx.filter_jit(_rolled)
-
-
 def _computed(problem: Problem, job: _Job, t_end: float) -> dict[str, tuple]:
     """Compile, run, time, and look at the result."""
-    grid, _ = settings(
-        problem, job.integrator, job.step, job.law, t_end, job.save_every, MAX_EVENTS
-    )
-    arguments = (problem, job.integrator, job.law, grid)
+    options: dict[str, Any] = {"t_end": t_end, "save_every": job.save_every}
+    run = setup(problem, job.integrator, job.law, step=job.step, **options)
+    values = plain_values(problem, None, None, None)
+    compile_time, hits = _compiled(problem, run, values)
+    times: list[float] = []
+    while len(times) < (1 if job.is_reference else REPEATS) and sum(times) < PATIENCE:
+        began = time.perf_counter()
+        solution = computed(problem, run, values)
+        times.append(time.perf_counter() - began)
+    message = ""
+    try:
+        raise_if_failed(solution)
+    except SimulationError as error:
+        message = str(error).partition(" The error's .partial")[0]
+    numbers = {
+        "t_stop": float(solution.t_stop),
+        "iterations": solution.iterations,
+        "iterations_worst": solution.iterations_worst,
+        "compile_s": compile_time,
+        "from_cache": hits,
+        "run_s": min(times),
+    }
+    return {
+        "status": ((), int(solution.status), {"message": message}),
+        **{name: ((), value) for name, value in numbers.items()},
+        **_rows(problem, solution),
+    }
+
+
+def _compiled(problem: Problem, run: Setup, values: Values) -> tuple[float, int]:
+    """Compile the programs of a run: how long it took, and how many came from the compilation
+    cache. A run of one step goes through the same programs."""
     hits: list[str] = []
     listen = lambda event, **_: hits.append(event) if event == CACHE_HIT else None
     jax.monitoring.register_event_listener(listen)
     began = time.perf_counter()
     try:
-        program = _program.lower(*arguments).compile()
+        computed(problem, eqx.tree_at(lambda x: x.grid, run, run.grid.first_step()), values)
     finally:
         compile_time = time.perf_counter() - began
         jax.monitoring.unregister_event_listener(listen)
-    times: list[float] = []
-    while len(times) < (1 if job.is_reference else REPEATS) and sum(times) < PATIENCE:
-        began = time.perf_counter()
-        out = jax.block_until_ready(program(*arguments))
-        times.append(time.perf_counter() - began)
-    status, message, t_stop = Status.OK, "", grid.t_end
-    try:
-        trajectory = finished(out, problem, job.integrator, job.law, grid)
-    except SimulationError as error:
-        trajectory, status, t_stop = error.partial, error.status, error.t
-        message = str(error).partition(" The error's .partial")[0]
-    numbers = {
-        "t_stop": t_stop,
-        "iterations": trajectory.iterations,
-        "iterations_worst": trajectory.iterations_worst,
-        "compile_s": compile_time,
-        "from_cache": len(hits),
-        "run_s": min(times),
-    }
-    return {
-        "status": ((), int(status), {"message": message}),
-        **{name: ((), value) for name, value in numbers.items()},
-        **_rows(problem, trajectory),
-    }
+    return compile_time, len(hits)
 
 
-def _rows(problem: Problem, run: Trajectory) -> dict[str, tuple]:
+def _rows(problem: Problem, run: Solution) -> dict[str, tuple]:
     """What is known row by row. Arrays without elements are left out: netCDF 3 cannot hold them."""
     parts = tuple(f"part_{i}" for i in range(run.mode.ndim - 1))
     found: dict[str, tuple] = {
@@ -329,6 +326,6 @@ def _rows(problem: Problem, run: Trajectory) -> dict[str, tuple]:
     return {name: value for name, value in found.items() if np.size(value[1])}
 
 
-def _kinetic(problem: Problem, run: Trajectory) -> np.ndarray:
+def _kinetic(problem: Problem, run: Solution) -> np.ndarray:
     kinetic = lambda q, v: problem.system.kinetic(q, v, problem.params)
     return np.asarray(jax.jit(jax.vmap(kinetic))(run.q, run.v))

@@ -19,8 +19,7 @@ import jax
 import numpy as np
 
 import nsdyn
-from nsdyn import integrators, laws, problems
-from nsdyn.driver.batch_run import Sweep
+from nsdyn import Solution, integrators, laws, problems
 from nsdyn.problems.emergency_stop import HELD
 from nsdyn.problems.geared_chain import tip_position
 from nsdyn.studies.lib import archive, stopping_figures, stopping_movie, style
@@ -160,7 +159,7 @@ def _map(
     }
 
 
-def lock_order(out: Sweep) -> np.ndarray:
+def lock_order(out: Solution) -> np.ndarray:
     """For each trajectory the number of the event at which each joint was held for good."""
     held = (out.events.mode_after == HELD) & (out.events.mode_before != HELD)
     filled = np.arange(held.shape[1]) < out.events.count[:, None]

@@ -12,13 +12,12 @@ from typer.testing import CliRunner
 from xarray import Dataset
 
 import nsdyn
-from nsdyn import integrators, laws
+from nsdyn import Event, Events, Solution, integrators, laws
 from nsdyn._repr import format_object
 from nsdyn.analysis.residuals import residuals
 from nsdyn.cli.commands import _integrator, _integrators, _laws, app
 from nsdyn.cli.parse import parse_object
 from nsdyn.errors import ProblemError
-from nsdyn.results.solution import EventTable, Trajectory
 from nsdyn.status import Status
 from nsdyn.studies import compare
 from nsdyn.studies.lib import archive, compare_figures, compare_table, pairs
@@ -303,14 +302,14 @@ def test_locks_are_measured_from_where_they_took_hold():
     }
     one |= {"Lam": [1.0], "direction": [[1.0, 0.0]], "kinetic_before": 0.5, "kinetic_after": 0.0}
     q = np.array([[0.0, 0.0], [0.4, 0.0], [0.5, 0.0], [0.53, 0.0]])
-    run = Trajectory(
+    run = Solution(
         t=np.array([0.0, 0.4, 0.5, 1.0]),
         q=q,
         v=np.zeros((4, 2)),
         lam=np.zeros((4, 1)),
         mode=np.array([0, 0, 1, 1]),
         energy=np.zeros(4),
-        events=EventTable(**{name: np.array([value]) for name, value in one.items()}),
+        events=Events.of(Event(**{name: np.array([value]) for name, value in one.items()})),
         problem="p",
         integrator="",
         law="",

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import nsdyn
+from nsdyn import Event, Events, Solution
+from nsdyn.numerics.newton import Effort
 from nsdyn.results.netcdf import save
-from nsdyn.results.solution import EVENTS, METADATA, ROWS, EventTable, Trajectory
+from nsdyn.results.solution import EFFORT, ENDINGS, EVENTS, METADATA, SAMPLES
 
 ANY = st.floats(allow_nan=True, allow_infinity=True, width=64)
 LEAVES = st.one_of(
@@ -32,33 +34,43 @@ PARAMS = st.recursive(
 
 
 @st.composite
-def trajectories(draw):
+def solutions(draw):
+    """A run or a batch, with any numbers."""
     rows, n, m, count = draw(st.tuples(*(st.integers(0, 3) for _ in range(4))))
     parts = draw(st.sampled_from([(), (1,), (2,), (2, 2), (0,)]))
+    runs = draw(st.sampled_from([(), (1,), (3,)]))
     floats = lambda *shape: draw(arrays.arrays(float, shape, elements=ANY))
-    modes = lambda *shape: draw(
-        arrays.arrays(np.int64, shape, elements=st.integers(-(2**31), 2**31 - 1))
-    )
+    whole = st.integers(-(2**31), 2**31 - 1)
+    integers = lambda *shape: draw(arrays.arrays(np.int64, shape, elements=whole))
     sizes = {"coordinate": n + 1, "velocity": n, "row": m, "event": count, "time": rows}
 
-    def filled(name, dims):
+    def filled(name, dims, front=runs):
         shape = [size for dim in dims for size in (parts if dim == "*mode" else (sizes[dim],))]
-        return modes(*shape) if "mode" in name else floats(*shape)
+        is_whole = "mode" in name or name == "status"
+        return (integers if is_whole else floats)(*front, *shape)
 
-    values = {name: filled(name, dims) for name, (dims, _) in ROWS.items()}
-    events = EventTable(**{name: filled(name, dims) for name, (dims, _) in EVENTS.items()})
+    values = {name: filled(name, dims) for name, (dims, _) in SAMPLES.items() if name != "t"}
+    values |= {name: filled(name, dims) for name, (dims, _) in ENDINGS.items()}
+    records = Event(**{name: filled(name, dims) for name, (dims, _) in EVENTS.items()})
+    counts = np.full(runs, count)  # of a batch no record is empty in every run
+    failed = draw(arrays.arrays(bool, runs))
+    effort = Effort(integers(*runs), integers(*runs), floats(*runs), failed)
     finite = st.floats(allow_nan=False, allow_infinity=False)
     about = {
         name: draw(st.text(max_size=6))
         for name in ("problem", "integrator", "law", "nsdyn_version")
     }
     about |= {name: draw(finite) for name in ("step", "t0", "t_end")}
-    about |= {
-        name: draw(st.integers(1, 2**60))
-        for name in ("save_every", "iterations", "iterations_worst")
-    }
+    about |= {"save_every": draw(st.none() | st.integers(1, 2**60))}
     about |= {"has_potential": draw(st.booleans())}
-    return Trajectory(t=floats(rows), **values, events=events, params=draw(PARAMS), **about)
+    return Solution(
+        t=floats(rows),
+        **values,
+        events=Events(records, counts),
+        effort=effort,
+        params=draw(PARAMS),
+        **about,
+    )
 
 
 def same(a, b) -> bool:
@@ -83,15 +95,19 @@ def same(a, b) -> bool:
     )
 
 
-def equal(a: Trajectory, b: Trajectory) -> bool:
-    return all(
-        same(getattr(a, name), getattr(b, name)) for name in ("t", *ROWS, *METADATA, "params")
-    ) and all(same(getattr(a.events, name), getattr(b.events, name)) for name in EVENTS)
+def equal(a: Solution, b: Solution) -> bool:
+    names = (*SAMPLES, *ENDINGS, *METADATA, "params")
+    return (
+        all(same(getattr(a, name), getattr(b, name)) for name in names)
+        and all(same(getattr(a.events, name), getattr(b.events, name)) for name in EVENTS)
+        and all(same(getattr(a.effort, name), getattr(b.effort, name)) for name in EFFORT)
+        and same(a.events.count, b.events.count)
+    )
 
 
-def small(**changes) -> Trajectory:
+def small(**changes) -> Solution:
     """Three rows, two coordinates, one constraint row, one event."""
-    events = EventTable(
+    event = Event(
         t=np.array([0.5]),
         mode_before=np.array([0]),
         mode_after=np.array([1]),
@@ -110,7 +126,8 @@ def small(**changes) -> Trajectory:
         "lam": np.zeros((3, 1)),
         "mode": np.array([0, 1, 1]),
         "energy": np.ones(3),
-        "events": events,
+        "events": Events.of(event),
+        "effort": Effort(np.array(7), np.array(3), np.array(0.5), np.array(False)),
         "problem": "bead",
         "integrator": "RK4()",
         "law": "Law()",
@@ -122,10 +139,10 @@ def small(**changes) -> Trajectory:
         "has_potential": True,
         "nsdyn_version": "0",
     }
-    return Trajectory(**values | changes)
+    return Solution(**values | changes)
 
 
-@given(run=trajectories())
+@given(run=solutions())
 def test_what_is_saved_comes_back(tmp_path_factory, run):
     path = tmp_path_factory.mktemp("files") / "a run"
     save(run, path)
@@ -238,7 +255,7 @@ def test_other_files_are_refused(tmp_path, content, word):
     ("attributes", "word"),
     [
         ({}, "not of nsdyn"),
-        ({"format": "nsdyn trajectory", "format_version": 2, "metadata": "{}"}, "newer nsdyn"),
+        ({"format": "nsdyn trajectory", "format_version": 3, "metadata": "{}"}, "newer nsdyn"),
         ({"format": "nsdyn trajectory", "format_version": 1, "metadata": "{}"}, "damaged"),
         ({"format": "nsdyn trajectory", "format_version": 1, "metadata": "{"}, "damaged"),
         ({"format": "nsdyn trajectory"}, "damaged"),
@@ -267,7 +284,7 @@ def test_paths_that_cannot_be_read(tmp_path, path):
 
 
 def test_arguments_that_cannot_be_saved(tmp_path):
-    with pytest.raises(nsdyn.FileError, match="expected a Trajectory, found dict"):
+    with pytest.raises(nsdyn.FileError, match="expected a Solution, found dict"):
         save({}, tmp_path / "run.nc")
     with pytest.raises(nsdyn.FileError, match="cannot write"):
         small().save(tmp_path / "no" / "folder.nc")

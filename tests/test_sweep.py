@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import nsdyn
-from nsdyn.driver.grid import Grid
 from nsdyn.integrators import RK4, EventDriven
 
 module = sys.modules["nsdyn.driver.batch_run"]  # nsdyn.sweep is the function
@@ -58,8 +57,7 @@ def batch(size=SIZE):
 
 def run(size=SIZE, trajectories=2, **changes):
     """A sweep in chunks of `trajectories`, two at a time: memory for no more."""
-    grid = Grid(0.0, T_END, STEP, 1)
-    each = module.WORK * module._bytes(PROBLEM, grid, MAX_EVENTS)
+    each = module._bytes_in_use(PROBLEM)
     arguments = {
         "step": STEP,
         "max_events": MAX_EVENTS,
@@ -105,7 +103,7 @@ def test_shapes(result):
     assert result.ok.all()
     assert result.failed == ""
     assert np.all(result.t_stop == T_END)
-    assert repr(result) == "Sweep(11 trajectories of 26 rows, 0 failed)"
+    assert repr(result).startswith("Solution(oscillators: 11 runs of 26 samples, 0 failed; Event")
 
 
 def test_each_trajectory_is_that_of_a_single_run(result):
@@ -128,12 +126,12 @@ def test_each_trajectory_is_that_of_a_single_run(result):
 
 
 def test_all_sizes_share_one_program(result):
-    count, programs = len(traces), list(module._programs.values())
+    count, programs = len(traces), list(module._compiled.values())
     other = run(size=7, params=jax.tree.map(lambda x: 2 * x, batch(7)["params"]))
     again = run(size=4, q0=np.ones((4, 2)))
     assert len(traces) == count
     assert all(
-        now is before for now, before in zip(module._programs.values(), programs, strict=True)
+        now is before for now, before in zip(module._compiled.values(), programs, strict=True)
     )
     assert (len(other), len(again)) == (7, 4)
 
@@ -152,8 +150,8 @@ def test_a_failure_marks_its_own_trajectory(result):
         mixed.q[mixed.ok], result.q[mixed.ok]
     )  # the neighbours are as they were
     assert mixed.failed.startswith("3 of 11 NONFINITE: the state became infinite or NaN")
-    assert "Trajectories 3 (t = " in mixed.failed
-    assert repr(mixed) == "Sweep(11 trajectories of 26 rows, 3 failed)"
+    assert "Runs 3 (t = " in mixed.failed
+    assert "11 runs of 26 samples, 3 failed" in repr(mixed)
 
 
 def test_progress_and_threads(result, monkeypatch):
@@ -181,7 +179,7 @@ def test_an_error_in_progress_stops_the_sweep(result, monkeypatch):
     monkeypatch.setattr(
         module._Results,
         "put",
-        lambda self, first, out: chunks.append(first) or put(self, first, out),
+        lambda self, first, found: chunks.append(first) or put(self, first, found),
     )
 
     def stop(done, total):
@@ -202,7 +200,7 @@ def test_layout():
     assert layout(100, memory=9.0) == (4, 2)
     assert layout(100, memory=1.5) == (1, 1)
     with pytest.raises(
-        nsdyn.ProblemError, match=r"memory: one trajectory needs about 1e\+06 bytes.*save_every"
+        nsdyn.ProblemError, match=r"memory: one trajectory needs about 1e\+06 bytes"
     ):
         layout(10, memory=1e5, each=1e6)
     for wrong in (0, -1.0, "1 GB", float("nan")):
@@ -211,7 +209,6 @@ def test_layout():
 
 
 def test_the_size_of_results_is_foreseen(result):
-    grid = Grid(0.0, T_END, STEP, 1)
     arrays = [
         result.q,
         result.v,
@@ -220,7 +217,7 @@ def test_the_size_of_results_is_foreseen(result):
         result.energy,
         *jax.tree.leaves(result.events.records),
     ]
-    assert sum(x.nbytes for x in arrays) == SIZE * module._bytes(PROBLEM, grid, MAX_EVENTS)
+    assert sum(x.nbytes for x in arrays) == SIZE * module._bytes(PROBLEM, len(result.t), MAX_EVENTS)
 
 
 @pytest.mark.parametrize(

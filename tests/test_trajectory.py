@@ -1,6 +1,7 @@
 """`simulate` and the trajectory it gives, on a bouncing ball: h'' = -g + c h'^3, which has no end
 in time for c > 0."""
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -13,19 +14,15 @@ import numpy as np
 import pytest
 
 import nsdyn
-from nsdyn import laws
-from nsdyn.driver.grid import Grid
-from nsdyn.driver.pure_run import Events, Rollout
+from nsdyn import Events, Solution, laws
+from nsdyn.driver.arguments import canonical_dtype
+from nsdyn.driver.single_run import raise_if_failed
 from nsdyn.integrators import RK4, EventDriven
-from nsdyn.numerics.newton import Effort
 from nsdyn.results.plot import with_jumps
-from nsdyn.results.solution import EventTable, Trajectory, plain
-from nsdyn.stepping.log import Record
+from nsdyn.results.solution import plain
 
-module = sys.modules["nsdyn.driver.single_run"]  # nsdyn.simulate is the function
 STEP, EVENTS, E = 1e-2, 4, 0.5
 G, HEIGHT = 9.81, 1.0
-GRID = Grid(0.0, 1.0, STEP, 1)
 IMPACT = np.sqrt(2 * HEIGHT / G)  # then 2 E IMPACT of flight
 traces = []
 
@@ -63,13 +60,13 @@ def ball(potential=potential, params=None, **changes):
     )
 
 
-def bounce(**changes) -> Trajectory:
+def bounce(**changes) -> Solution:
     arguments = {"step": STEP, "law": laws.Restitution(E), "max_events": EVENTS} | changes
     return nsdyn.simulate(arguments.pop("problem", ball()), EventDriven(RK4()), **arguments)
 
 
 @pytest.fixture(scope="module")
-def run() -> Trajectory:
+def run() -> Solution:
     return bounce()
 
 
@@ -110,7 +107,7 @@ def test_events_are_a_sequence(run):
     assert events[-1].t == events[np.int64(1)].t == events.t[1]
     assert events[-2].t == events.t[0]
     part = events[1:]
-    assert isinstance(part, EventTable)
+    assert isinstance(part, Events)
     assert len(part) == 1
     assert part[0].t == events.t[1]
     assert events[events.t > 0.5].t.tolist() == events.t[1:].tolist()
@@ -133,7 +130,7 @@ def test_what_was_run_is_kept(run):
     assert run.params["m"] == 2.0
     assert run.params["blow"] == [np.array(0.0)]
     assert repr(run).startswith(
-        "Trajectory(ball: t = 0 to 1, 101 rows, n = 2, m = 1, 2 events; EventDriven("
+        "Solution(ball: t = 0 to 1, 101 samples, n = 2, m = 1, 2 events; EventDriven("
     )
 
 
@@ -153,7 +150,7 @@ def test_other_values_compile_nothing_new(run):
 
 
 def test_values_keep_their_digits():
-    strong = module.canonical_dtype
+    strong = canonical_dtype
     assert strong(np.array(3), jnp.array(1.0)).dtype == float
     assert strong(np.array(0.1), jnp.array(1, np.float32)).dtype == float
     assert strong(np.array(2.5), jnp.array(1)) == 2.5
@@ -192,20 +189,12 @@ def test_a_blow_up_is_an_error(run):
 
 
 def stopped(run, status, first_lost: int, t_stop: float) -> nsdyn.SimulationError:
-    """The error of a rollout with the rows and events of `run` that is said to have failed."""
-    rows = {name: getattr(run, name).copy() for name in ("t", "q", "v", "lam", "mode", "energy")}
-    rows["q"][first_lost:] = np.nan
-    events = Events(Record(**vars(run.events)), np.array(len(run.events)))
-    ending = {
-        "status": np.array(int(status)),
-        "t_stop": np.array(t_stop),
-        "mode_stop": np.array(0),
-        "effort": Effort.none(),
-    }
+    """The error of a run with the samples and events of `run` that is said to have failed."""
+    q = run.q.copy()
+    q[first_lost:] = np.nan
+    ending = {"status": np.array(int(status)), "t_stop": np.array(t_stop)}
     with pytest.raises(nsdyn.SimulationError) as caught:
-        module.finished(
-            Rollout(**rows, events=events, **ending), ball(), RK4(), laws.Restitution(E), GRID
-        )
+        raise_if_failed(dataclasses.replace(run, q=q, **ending).trimmed())
     return caught.value
 
 
@@ -220,7 +209,7 @@ def test_what_follows_a_failure_does_not_count(run):
     assert (late.t, len(late.partial.t), len(late.partial.events)) == (run.t[20], 20, 0)
     at_once = stopped(run, nsdyn.Status.GUARD_NEGATIVE, first_lost=0, t_stop=0.0)
     assert (at_once.t, len(at_once.partial.t)) == (0.0, 0)
-    assert "t = none, 0 rows" in repr(at_once.partial)
+    assert "t = none, 0 samples" in repr(at_once.partial)
 
 
 @pytest.mark.parametrize(
@@ -281,10 +270,9 @@ def test_xarray(run):
 
 def test_xarray_names_the_parts_of_a_mode(run):
     fields = {"mode_before": np.zeros((2, 3), int), "mode_after": np.ones((2, 3), int)}
-    events = EventTable(**{**vars(run.events), **fields})
-    data = Trajectory(
-        **{**vars(run), "mode": np.zeros((101, 3), int), "events": events}
-    ).to_xarray()
+    events = Events.of(dataclasses.replace(run.events.records, **fields))
+    mode = {"mode": np.zeros((101, 3), int), "mode_stop": np.zeros(3, int)}
+    data = dataclasses.replace(run, **mode, events=events).to_xarray()
     assert data.mode.dims == ("time", "part")
     assert data.mode_after.dims == ("event", "part")
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.problem import Problem
-from nsdyn.results.solution import Trajectory
+from nsdyn.results.solution import Solution
 
 SAME_INSTANT = 1e-9  # of a step
 
@@ -29,7 +29,7 @@ class Residuals(NamedTuple):
     acceleration: np.ndarray
 
 
-def residuals(problem: Problem, run: Trajectory) -> Residuals:
+def residuals(problem: Problem, run: Solution) -> Residuals:
     """(1) over the rows of a run."""
     points = points_of(problem, run)
     found = _levels(problem.model(), problem.params, points, jnp.asarray(run.lam))
@@ -48,7 +48,7 @@ def _levels(model: Model, p, points: Point, lam):
     return jax.vmap(levels)(points, lam)
 
 
-def points_of(problem: Problem, run: Trajectory) -> Point:
+def points_of(problem: Problem, run: Solution) -> Point:
     """The rows of a run as points, with what the constraints hold in each."""
     model = problem.model()
     held = _held(model, problem, run)
@@ -56,7 +56,7 @@ def points_of(problem: Problem, run: Trajectory) -> Point:
     return Point(t, q, v, mode, held)
 
 
-def _held(model: Model, problem: Problem, run: Trajectory):
+def _held(model: Model, problem: Problem, run: Solution):
     """What the constraints hold in each row, from the records of the events."""
     p = problem.params
     start = model.start(problem.q0, problem.v0, jnp.asarray(run.t0), p)

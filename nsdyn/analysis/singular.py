@@ -16,7 +16,7 @@ import numpy as np
 from nsdyn.errors import SingularTransitionWarning
 from nsdyn.numerics import rank
 from nsdyn.problem import Problem
-from nsdyn.results.solution import EventTable
+from nsdyn.results.events import Events
 
 COUNTED = 1000  # events at most whose independent directions are counted
 LOOKED_AT = 50  # events at most whose neighbourhood is looked at
@@ -24,7 +24,7 @@ VANISHING = 1e-9  # length of a row that counts as zero beside the longest one, 
 
 
 def warn_if_singular(
-    problem: Problem, events: EventTable, own: Callable | None = None, place: Callable | None = None
+    problem: Problem, events: Events, own: Callable | None = None, place: Callable | None = None
 ) -> None:
     """Warn of the first singular switch. In a sweep `own(k)` are the parameters of event k and
     `place(k)` its trajectory."""

@@ -2,14 +2,14 @@
 
 The size of a chunk is a power of two, so that sweeps of all sizes share a few programs; the last
 chunk is filled up by repetition. Chunks are small, because in a batch every trajectory waits
-wherever one of them switches, and copies its event log while it waits. They run in threads, one for
-each core, unless the program calls LAPACK (systems of more than 5 unknowns): XLA shares a batched
-call out to the threads that wait for it, and programs side by side can wait for ever.
+wherever one of them has an event, and copies its event log while it waits. They run in threads, one
+for each core, unless the program calls LAPACK (systems of more than 5 unknowns): XLA shares a
+batched call out to the threads that wait for it, and programs side by side can wait for ever.
 """
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from threading import Lock
 from typing import Any
@@ -19,78 +19,29 @@ import jax
 import numpy as np
 
 from nsdyn.analysis.singular import warn_if_singular
-from nsdyn.driver.grid import Grid
-from nsdyn.driver.pure_run import MAX_EVENTS, Events, Rollout, check_names, rollout, settings
-from nsdyn.driver.single_run import (
-    as_floats,
-    canonical_dtype,
-    options,
+from nsdyn.driver.arguments import (
+    MAX_EVENTS,
+    Batch,
+    Setup,
+    Values,
+    batch_values,
     refuse_tracers,
-    same_structure,
+    setup,
 )
+from nsdyn.driver.blocks import BLOCK_OF_BATCH, PROGRAMS, RECORDS, Block, Programs, blocks, traced
+from nsdyn.driver.grid import CHUNK as STEPS
 from nsdyn.errors import ProblemError
-from nsdyn.laws.base import AbstractLaw, code_name, message
-from nsdyn.problem import Problem, as_arrays
-from nsdyn.results.solution import EVENTS, EventTable
-from nsdyn.status import Status
+from nsdyn.laws.base import AbstractLaw
+from nsdyn.problem import Problem
+from nsdyn.results.events import Events
+from nsdyn.results.solution import Solution, plain
 from nsdyn.stepping.integrator import AbstractIntegrator
+from nsdyn.tolerances import Tolerances
 
 CHUNK = 32  # trajectories at most in one chunk
 WORTH_A_THREAD = 16  # fewer trajectories than these are not split between cores
 WORK = 4  # bytes in use while a chunk runs, for each byte of its results
-PROGRAMS = 32  # compiled programs kept
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Sweep:
-    """Trajectories along the first axis of all arrays but `t`. Rows after a failure are NaN; see
-    `status` and `failed`.
-
-    `events` has arrays of fixed capacity, of which the first `events.count[i]` of trajectory i are
-    filled.
-    """
-
-    t: np.ndarray
-    q: np.ndarray
-    v: np.ndarray
-    lam: np.ndarray
-    mode: np.ndarray
-    energy: np.ndarray
-    events: Events
-    status: np.ndarray
-    t_stop: np.ndarray
-    mode_stop: np.ndarray
-    law: AbstractLaw | None = None
-
-    def __len__(self):
-        return len(self.status)
-
-    def __repr__(self):
-        return (
-            f"Sweep({len(self)} trajectories of {len(self.t)} rows, {int(np.sum(~self.ok))} failed)"
-        )
-
-    @property
-    def ok(self) -> np.ndarray:
-        """Which trajectories reached t_end."""
-        return self.status == Status.OK
-
-    @property
-    def failed(self) -> str:
-        """What went wrong, by kind, with the first few trajectories of each; empty if nothing
-        did."""
-        lines = []
-        for code in np.unique(self.status[~self.ok]):
-            which = np.flatnonzero(self.status == code)
-            some = ", ".join(f"{i} (t = {self.t_stop[i]:.6g})" for i in which[:5]) + (
-                ", ..." if len(which) > 5 else ""
-            )
-            lines.append(
-                f"{len(which)} of {len(self)} {code_name(self.law, code)}: "
-                f"{message(self.law, code)}. "
-                f"Trajectories {some}"
-            )
-        return "\n".join(lines)
+KEPT = 32  # compiled programs kept
 
 
 def sweep(
@@ -105,151 +56,104 @@ def sweep(
     t_end: float | None = None,
     save_every: int = 1,
     max_events: int = MAX_EVENTS,
+    tolerances: Tolerances | None = None,
     memory: float = 1e9,
     progress: Callable[[int, int], Any] | None = None,
-) -> Sweep:
+) -> Solution:
     """Simulate a batch. Leaves of `params`, and `q0`, `v0`, are one value for all or have one more,
     leading, axis.
 
     `memory` (bytes) bounds what runs at a time, not the results. `progress(done, total)` is called
-    after each chunk. A trajectory that fails is marked in `status`; it raises nothing.
+    after each chunk. A trajectory that fails is marked in `status`; it raises nothing. Its samples
+    from then on are NaN.
     """
-    grid, law = settings(problem, integrator, step, law, t_end, save_every, max_events)
-    refuse_tracers("sweep", problem, integrator, law, params, q0, v0)
-    batched, shared, total = _values(problem, params, q0, v0)
-    size, workers = _layout(total, WORK * _bytes(problem, grid, int(max_events)), memory)
-
-    bare = eqx.tree_at(
-        lambda x: (x.params, x.q0, x.v0), problem, (None, None, None), is_leaf=lambda x: x is None
+    run = setup(
+        problem,
+        integrator,
+        law,
+        step=step,
+        t_end=t_end,
+        save_every=save_every,
+        max_events=max_events,
+        tolerances=tolerances,
     )
-    fixed = (bare, integrator, law, grid, int(max_events), shared)
-    chunk = lambda first: np.minimum(np.arange(first, first + size), total - 1)
-    part = lambda first: jax.tree.map(lambda x: np.asarray(x)[chunk(first)], batched)
-    program, side_by_side = _program(*fixed, part(0))
-    results = _Results(total)
+    refuse_tracers("sweep", problem, run, params, q0, v0)
+    batch = batch_values(problem, params, q0, v0)
+    size, workers = _layout(batch.total, _bytes_in_use(problem), memory)
+    results = _Results(batch.total, run.grid.times(), run.max_events)
+    chunk = lambda first: np.minimum(np.arange(first, first + size), batch.total - 1)
+    part = lambda first: jax.tree.map(lambda x: np.asarray(x)[chunk(first)], batch.own)
+    programs, side_by_side = _programs(run, part(0), batch.shared)
+
+    def compute(first: int) -> int:
+        own = part(first)
+        found = blocks(run, own, batch.shared, run.grid.saved, programs)
+        return results.put(first, found)
+
     with ThreadPoolExecutor(workers if side_by_side else 1) as threads:
-        tasks = [
-            threads.submit(lambda k: results.put(k, program(*fixed, part(k))), k)
-            for k in range(0, total, size)
-        ]
+        tasks = [threads.submit(compute, first) for first in range(0, batch.total, size)]
         try:
             done = 0
             for task in as_completed(tasks):
                 done += task.result()
                 if progress is not None:
-                    progress(done, total)
+                    progress(done, batch.total)
         except BaseException:  # an interrupt, too, should not wait for what has not begun
             threads.shutdown(wait=False, cancel_futures=True)
             raise
-    names = [field.name for field in dataclasses.fields(Sweep) if field.name not in ("t", "law")]
-    arrays = {name: getattr(results.out, name) for name in names}
-    out = Sweep(t=grid.rows(), law=law, **arrays)
-    switches, which = _all_switches(out.events)
-    own = lambda k: eqx.combine(jax.tree.map(lambda x: x[which[k]], batched), shared)[0]
-    warn_if_singular(problem, switches, own, lambda k: f"trajectory {which[k]}: ")
-    return out
+    params_of_all = plain(batch.params(), other=lambda name, x: x)
+    about = run.about(problem)
+    solution = dataclasses.replace(results.solution, params=params_of_all, **about)
+    _warn_if_singular(problem, batch, solution.events)
+    return solution
 
 
-def _all_switches(events: Events) -> tuple[EventTable, np.ndarray]:
-    """The switches of all trajectories in one table, and which trajectory each belongs to."""
+def _warn_if_singular(problem: Problem, batch: Batch, events: Events) -> None:
+    """Warn of the first singular event, with the number of its trajectory."""
     which, slot = np.nonzero(np.arange(events.t.shape[1]) < events.count[:, None])
-    return EventTable(*(getattr(events, name)[which, slot] for name in EVENTS)), which
+    table = Events.of(jax.tree.map(lambda x: x[which, slot], events.records))
+    own = lambda k: jax.tree.map(lambda x: x[which[k]], batch.own.params)
+    params = lambda k: eqx.combine(own(k), batch.shared.params)
+    warn_if_singular(problem, table, params, lambda k: f"trajectory {which[k]}: ")
 
 
-def _batch(problem, integrator, law, grid: Grid, max_events: int, shared, batched) -> Rollout:
-    def one(values):
-        params, q0, v0 = eqx.combine(values, shared)
-        out = rollout(
-            problem, integrator, law=law, params=params, q0=q0, v0=v0, **options(grid, max_events)
-        )
-        return eqx.tree_at(lambda x: x.t, out, None)  # the grid is the same for all
-
-    return jax.vmap(one)(batched)
+_compiled: dict = {}
 
 
-_run: Any = eqx.filter_jit(_batch)
-_programs: dict = {}
+def _programs(run: Setup, own: Values, shared: Values) -> tuple[Programs, bool]:
+    """The programs compiled for such arguments, once: threads that met them first at the same time
+    would each compile them. And whether they may run in several threads at a time."""
+    run = traced(run)
+    arrays, rest = eqx.partition((run, own, shared), eqx.is_array_like)
+    types = tuple(jax.typeof(np.asarray(x)) for x in jax.tree.leaves(arrays))
+    statics = (jax.tree.structure(rest), tuple(jax.tree.leaves(rest)))
+    key = (statics, jax.tree.structure(arrays), types)
+    if key not in _compiled:
+        if len(_compiled) >= KEPT:
+            _compiled.pop(next(iter(_compiled)))
+        numbers = (np.zeros(BLOCK_OF_BATCH + STEPS, int), np.asarray(0), np.asarray(STEPS))
+        begin = PROGRAMS.begin.lower(run, own, shared)
+        first = begin.compile()
+        progress = first(run, own, shared)
+        advance = PROGRAMS.advance.lower(run, own, shared, progress, *numbers)
+        calls_lapack = any("lapack" in program.as_text() for program in (begin, advance))
+        _compiled[key] = Programs(first, advance.compile()), not calls_lapack
+    return _compiled[key]
 
 
-def _program(*args) -> tuple[Callable, bool]:
-    """`_run` compiled for such arguments, once: threads that met it first at the same time would
-    each compile it. And whether it may run in several threads at a time."""
-    arrays, rest = eqx.partition(args, eqx.is_array)
-    types = tuple(jax.typeof(x) for x in jax.tree.leaves(arrays))
-    key = (
-        jax.tree.structure(rest),
-        tuple(jax.tree.leaves(rest)),
-        jax.tree.structure(arrays),
-        types,
-    )
-    if key not in _programs:
-        if len(_programs) >= PROGRAMS:
-            _programs.pop(next(iter(_programs)))
-        lowered = _run.lower(*args)
-        _programs[key] = lowered.compile(), "lapack" not in lowered.as_text()
-    return _programs[key]
+def _bytes_in_use(problem: Problem) -> int:
+    """What one trajectory takes while it runs, however long it is."""
+    return WORK * _bytes(problem, BLOCK_OF_BATCH + STEPS, RECORDS)
 
 
-def _values(problem: Problem, params, q0, v0) -> tuple[tuple, tuple, int]:
-    """(params, q0, v0) as arrays, split into batched and shared ones, and the size of the batch."""
-    own = (problem.params, problem.q0, problem.v0)
-    floats = lambda name, x, mine: mine if x is None else as_floats(name, x)
-    given = (
-        own[0] if params is None else as_arrays(params),
-        floats("q0", q0, own[1]),
-        floats("v0", v0, own[2]),
-    )
-    if isinstance(own[0], dict) and isinstance(given[0], dict):
-        check_names(own[0], given[0])
-    if not same_structure(own, given):
-        raise ProblemError(
-            f"params: expected the structure of problem.params, {jax.tree.structure(own[0])}, "
-            f"found {jax.tree.structure(given[0])}. "
-            "Lists of numbers should be arrays"
-        )
-    paths, _ = jax.tree_util.tree_flatten_with_path(given)
-    sizes, leaves = {}, []
-    for (path, x), like in zip(paths, jax.tree.leaves(own), strict=True):
-        name = ("params", "q0", "v0")[path[0].idx] + jax.tree_util.keystr(path[1:])
-        if eqx.is_array(like) and not eqx.is_array(x):
-            raise ProblemError(f"{name}: expected numbers, found {x!r}")
-        leaves.append(canonical_dtype(x, like) if eqx.is_array(like) else x)
-        if eqx.is_array(like) and np.shape(x) != like.shape:
-            if np.shape(x)[1:] != like.shape or np.ndim(x) != like.ndim + 1:
-                wanted = f"{like.shape}, or {('B', *like.shape)} for a batch of B".replace("'", "")
-                raise ProblemError(f"{name}: expected shape {wanted}, found {np.shape(x)}")
-            sizes[name] = np.shape(x)[0]
-    total = _total(sizes)
-    mask = [
-        np.ndim(x) > np.ndim(like) for x, like in zip(leaves, jax.tree.leaves(own), strict=True)
-    ]
-    tree = jax.tree.structure(own)
-    return *eqx.partition(jax.tree.unflatten(tree, leaves), jax.tree.unflatten(tree, mask)), total
-
-
-def _total(sizes: dict[str, int]) -> int:
-    if not sizes:
-        raise ProblemError(
-            "sweep: expected params, q0 or v0 with one more, leading, axis, found none. "
-            "For a single run call nsdyn.simulate"
-        )
-    if len(set(sizes.values())) > 1:
-        found = ", ".join(f"{name}: {size}" for name, size in sizes.items())
-        raise ProblemError(f"sweep: expected one batch size along the leading axes, found {found}")
-    name, total = next(iter(sizes.items()))
-    if total == 0:
-        raise ProblemError(f"{name}: expected at least one trajectory, found a batch of none")
-    return total
-
-
-def _bytes(problem: Problem, grid: Grid, max_events: int) -> int:
-    """The size of one trajectory's results."""
+def _bytes(problem: Problem, samples: int, events: int) -> int:
+    """The size of so many samples and events of one trajectory."""
     q, v = problem.q0, problem.v0
     model = problem.model()
     mode = sum(int(np.prod(shape)) for shape in model.mode_shapes) or 1
-    row = q.size + v.size + model.m + mode + 1
+    sample = q.size + v.size + model.m + mode + 1
     record = 3 + 2 * mode + q.size + 2 * v.size + model.m * (1 + v.size)
-    return 8 * (len(grid.saved) * row + (max_events if model.k else 0) * record)
+    return 8 * (samples * sample + (events if model.k else 0) * record)
 
 
 def _layout(total: int, each: int, memory) -> tuple[int, int]:
@@ -262,8 +166,8 @@ def _layout(total: int, each: int, memory) -> tuple[int, int]:
     fits = int(min(memory / each, cores * CHUNK))
     if fits < 1:
         raise ProblemError(
-            f"memory: one trajectory needs about {each:.3g} bytes, found {memory:.3g}. "
-            "Raise memory or save_every, or lower max_events"
+            f"memory: one trajectory needs about {each:.3g} bytes while it runs, found "
+            f"{memory:.3g}. Raise memory"
         )
     workers = max(1, min(cores, fits, total // WORTH_A_THREAD))
     needed = 1 << (-(-total // workers) - 1).bit_length()
@@ -271,20 +175,86 @@ def _layout(total: int, each: int, memory) -> tuple[int, int]:
 
 
 class _Results:
-    """The arrays of a sweep, filled chunk by chunk."""
+    """The arrays of a sweep, filled chunk by chunk and block by block."""
 
-    def __init__(self, total: int):
-        self.total, self.lock, self.out = total, Lock(), None
+    def __init__(self, total: int, times: np.ndarray, max_events: int):
+        self.total = total
+        self.times = times
+        self.max_events = max_events
+        self.lock = Lock()
+        self.solution: Any = None
 
-    def put(self, first: int, chunk: Rollout) -> int:
-        """Take in a chunk, without what fills up the last one; how many trajectories it had."""
-        chunk = jax.tree.map(np.asarray, chunk)
-        with self.lock:
-            if self.out is None:
-                self.out = jax.tree.map(
-                    lambda x: np.empty((self.total, *x.shape[1:]), x.dtype), chunk
-                )
-        count = min(len(chunk.status), self.total - first)
-        for whole, part in zip(jax.tree.leaves(self.out), jax.tree.leaves(chunk), strict=True):
-            whole[first : first + count] = part[:count]
+    def put(self, first: int, found: Iterable[Block]) -> int:
+        """Take in the blocks of a chunk, without what fills up the last one; how many trajectories
+        it had."""
+        done = 0
+        for block in found:
+            with self.lock:
+                if self.solution is None:
+                    self.solution = self._blank(block)
+            count = min(len(block.event_count), self.total - first)
+            runs = slice(first, first + count)
+            mine = jax.tree.map(lambda x, count=count: x[:count] if np.ndim(x) else x, block)
+            self._put_samples(runs, slice(done, None), mine)
+            self._put_events(first, mine)
+            ends = (mine.ending.status, mine.ending.t_stop, mine.ending.mode_stop, mine.effort)
+            solution = self.solution
+            whole = (solution.status, solution.t_stop, solution.mode_stop, solution.effort)
+            for array, x in zip(jax.tree.leaves(whole), jax.tree.leaves(ends), strict=True):
+                array[runs] = x
+            done += int(block.count)
         return count
+
+    def _blank(self, block: Block) -> Solution:
+        """A solution of the right shapes in which nothing has been put."""
+        point = block.samples.point
+        records = jax.tree.map(lambda x: x[:1], block.records)
+        capacity = self.max_events if block.records.t.shape[1] else 0
+        rows = lambda x: _blank((self.total, len(self.times), *x.shape[2:]), x.dtype)
+        runs = lambda x: _blank((self.total, *x.shape[1:]), x.dtype)
+        slots = lambda x: _blank((self.total, capacity, *x.shape[2:]), x.dtype)
+        return Solution(
+            t=self.times,
+            q=rows(point.q),
+            v=rows(point.v),
+            lam=rows(block.samples.lam),
+            mode=rows(point.mode),
+            energy=rows(block.energy),
+            events=Events(jax.tree.map(slots, records), np.zeros(self.total, int)),
+            status=runs(block.ending.status),
+            t_stop=runs(block.ending.t_stop),
+            mode_stop=runs(block.ending.mode_stop),
+            effort=jax.tree.map(runs, block.effort),
+        )
+
+    def _put_samples(self, runs: slice, rows: slice, block: Block) -> None:
+        number = int(block.count)
+        if number == 0:
+            return
+        point, solution = block.samples.point, self.solution
+        pairs = [
+            (solution.q, point.q),
+            (solution.v, point.v),
+            (solution.lam, block.samples.lam),
+            (solution.energy, block.energy),
+        ]
+        for whole, part in pairs:
+            whole[runs, rows.start : rows.start + number] = part[:, :number]
+        # Blocks end when no trajectory goes on; the modes of failed ones do not change any more.
+        solution.mode[runs, rows] = point.mode[:, number - 1 : number]
+        solution.mode[runs, rows.start : rows.start + number] = point.mode[:, :number]
+
+    def _put_events(self, first: int, block: Block) -> None:
+        events = self.solution.events
+        runs, slots = np.nonzero(np.arange(block.records.t.shape[1]) < block.event_count[:, None])
+        places = (first + runs, events.count[first + runs] + slots)
+        for whole, part in zip(
+            jax.tree.leaves(events.records), jax.tree.leaves(block.records), strict=True
+        ):
+            whole[places] = part[runs, slots]
+        events.count[first : first + len(block.event_count)] += block.event_count
+
+
+def _blank(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    kind = np.dtype(dtype).kind
+    return np.full(shape, np.nan if kind == "f" else 0 if kind == "b" else -1, dtype)

@@ -213,14 +213,6 @@ def as_status(code) -> Status | int:
     return Status(int(code)) if int(code) < FIRST_REASON else int(code)
 
 
-def code_name(law: AbstractLaw | None, code) -> str:
-    """A short name for a code that a run ended with: that of the status, or of the law that
-    objected."""
-    if int(code) < FIRST_REASON:
-        return Status(int(code)).name
-    return f"objection of {type(law).__name__}" if law is not None else f"objection {int(code)}"
-
-
 def message(law: AbstractLaw | None, code) -> str:
     """What a code means, in the words of the law where it is one of its own."""
     k = int(code) - FIRST_REASON

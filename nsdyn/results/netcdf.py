@@ -1,7 +1,8 @@
-"""Trajectories in files: netCDF 3 by xarray, written whole or not at all. A file is data; nothing
-in it is executed.
+"""Solutions in files: netCDF 3 by xarray, written whole or not at all. A file is data; nothing in
+it is executed.
 
-Variables and dimensions are those of `Trajectory.to_xarray`. What netCDF 3 cannot say is in the
+Variables and dimensions are those of `Solution.to_xarray`, with the dimension "run" in front for a
+batch. What netCDF 3 cannot say is in the
 attribute `metadata` as JSON: what was run, the parameters, and the shape of every variable, since
 one without elements is not written. Integers have 32 bits in the file.
 """
@@ -10,17 +11,31 @@ import io
 import json
 import os
 import secrets
+import warnings
 from pathlib import Path
 
 import numpy as np
 
 from nsdyn.errors import FileError
-from nsdyn.results.solution import EVENTS, METADATA, ROWS, VARIABLES, EventTable, Trajectory, plain
+from nsdyn.numerics.newton import Effort
+from nsdyn.results.events import Events
+from nsdyn.results.solution import (
+    EFFORT,
+    ENDINGS,
+    EVENTS,
+    METADATA,
+    SAMPLES,
+    VARIABLES,
+    Solution,
+    plain,
+)
+from nsdyn.stepping.log import Event
 
 FORMAT = "nsdyn trajectory"
-FORMAT_VERSION = 1
-ROW_VARIABLES = {"t": "time"} | {name: name for name in ROWS}
+FORMAT_VERSION = 2  # 1 had single runs only, and did not say how they ended
+SAMPLE_VARIABLES = {name: "time" if name == "t" else name for name in SAMPLES}
 EVENT_VARIABLES = {name: VARIABLES.get(name, name) for name in EVENTS}
+WHOLE_NUMBERS = ("mode", "status", "count", "newton_total", "newton_worst")
 FOREIGN = {
     b"\x89HDF": "an HDF5 or netCDF 4 file",
     b"PK\x03\x04": "a zip archive (npz?)",
@@ -29,17 +44,17 @@ FOREIGN = {
 }
 
 
-def save(trajectory: Trajectory, path) -> None:
-    """Write a trajectory; a file already there is replaced in one go, or left as it was if anything
+def save(solution: Solution, path) -> None:
+    """Write a solution; a file already there is replaced in one go, or left as it was if anything
     fails."""
-    if not isinstance(trajectory, Trajectory):
+    if not isinstance(solution, Solution):
         raise FileError(
-            f"save(trajectory, path): expected a Trajectory, found {type(trajectory).__name__}"
+            f"save(solution, path): expected a Solution, found {type(solution).__name__}"
         )
     target = _path(path, "save").resolve()  # through a link, not over it
     if target.is_dir():
         raise FileError(f"save(path): {path} is a folder; add a file name")
-    content = _content(trajectory)
+    content = _content(solution)
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         with open(part, "xb") as file:
@@ -53,8 +68,8 @@ def save(trajectory: Trajectory, path) -> None:
         part.unlink(missing_ok=True)
 
 
-def load(path) -> Trajectory:
-    """Read a trajectory written by `Trajectory.save`."""
+def load(path) -> Solution:
+    """Read a solution written by `Solution.save`."""
     name = _path(path, "load")
     try:
         data = name.read_bytes()
@@ -66,9 +81,9 @@ def load(path) -> Trajectory:
             "not a netCDF 3 file",
         )
         kind = kind if data else "empty"
-        raise FileError(f"load(path): {path} is {kind}; expected a file written by Trajectory.save")
+        raise FileError(f"load(path): {path} is {kind}; expected a file written by Solution.save")
     try:
-        return _trajectory(*_read(data, path))
+        return _solution(*_read(data, path))
     except FileError:
         raise
     except Exception as error:  # a damaged file can fail anywhere in the reader
@@ -85,22 +100,31 @@ def _path(path, function) -> Path:
         raise FileError(f"{function}(path): expected a path, found {path!r}") from None
 
 
-def _content(trajectory: Trajectory):
-    dataset = trajectory.to_xarray()
+def _content(solution: Solution):
+    dataset = solution.to_xarray()
     shapes = {name: list(variable.shape) for name, variable in dataset.variables.items()}
     kept = {
         name: _narrow(name, variable)
         for name, variable in dataset.variables.items()
         if variable.size
     }
-    about = {name: getattr(trajectory, name) for name in METADATA}
-    about |= {"params": _encode(plain(trajectory.params)), "shapes": shapes}
+    about = {name: getattr(solution, name) for name in METADATA}
+    about |= {"params": _encode(plain(solution.params, _saved_as_text)), "shapes": shapes}
 
     import xarray
 
     metadata = json.dumps(about, allow_nan=False)
     attributes = {"format": FORMAT, "format_version": FORMAT_VERSION, "metadata": metadata}
     return xarray.Dataset(kept, attrs=attributes).to_netcdf(engine="scipy", format="NETCDF3_64BIT")
+
+
+def _saved_as_text(name: str, x) -> str:
+    text = getattr(x, "__qualname__", repr(x))
+    warnings.warn(
+        f"save: {name} cannot become an array, so the file holds only its text {text!r}",
+        stacklevel=2,
+    )
+    return text
 
 
 def _narrow(name, variable):
@@ -125,7 +149,7 @@ def _read(data: bytes, path):
         if found != FORMAT:
             raise FileError(
                 f"load(path): {path} is a netCDF file, but not of nsdyn; expected one written by "
-                "Trajectory.save"
+                "Solution.save"
             )
         version = int(dataset.attrs["format_version"])
         if version > FORMAT_VERSION:
@@ -140,11 +164,11 @@ def _read(data: bytes, path):
         }, metadata
 
 
-def _trajectory(variables: dict, metadata: dict) -> Trajectory:
+def _solution(variables: dict, metadata: dict) -> Solution:
     shapes = {name: tuple(shape) for name, shape in metadata["shapes"].items()}
 
     def array(name):
-        kind = np.int64 if "mode" in name else np.float64
+        kind = np.int64 if any(word in name for word in WHOLE_NUMBERS) else np.float64
         if 0 in shapes[name]:
             return np.zeros(shapes[name], kind)
         if variables[name].shape != shapes[name]:
@@ -153,16 +177,33 @@ def _trajectory(variables: dict, metadata: dict) -> Trajectory:
             )
         return variables[name].astype(kind)
 
-    rows = {name: array(variable) for name, variable in ROW_VARIABLES.items()}
-    events = EventTable(**{name: array(variable) for name, variable in EVENT_VARIABLES.items()})
-    about = {
-        name: metadata[name] for name in METADATA if name in metadata
-    }  # older files know of no iterations
-    return Trajectory(**rows, events=events, params=_decode(metadata["params"]), **about)
+    samples = {name: array(variable) for name, variable in SAMPLE_VARIABLES.items()}
+    records = Event(**{name: array(variable) for name, variable in EVENT_VARIABLES.items()})
+    about = {name: metadata[name] for name in METADATA if name in metadata}
+    return Solution(
+        **samples,
+        events=Events(records, array("event_count"))
+        if "event_count" in shapes
+        else Events.of(records),
+        **_ending(array, shapes, metadata),
+        params=_decode(metadata["params"]),
+        **about,
+    )
+
+
+def _ending(array, shapes: dict, metadata: dict) -> dict:
+    """How the run ended. Files of version 1 know at most the number of iterations."""
+    if "status" not in shapes:
+        counts = (metadata.get(name, 0) for name in ("iterations", "iterations_worst"))
+        numbers: list = [*map(np.array, counts), np.array(0.0), np.array(False)]
+        return {"effort": Effort(*numbers)}
+    numbers = [array(f"newton_{name}") for name in EFFORT]
+    numbers[-1] = numbers[-1].astype(bool)
+    return {name: array(name) for name in ENDINGS} | {"effort": Effort(*numbers)}
 
 
 # Parameters: a dict is {"dict": ...}, a list a list, an array its type, shape and numbers; text and
-# None stay.
+# None stay. What all runs of a batch share is a view that repeats one value, and written once.
 
 
 def _encode(tree):
@@ -172,6 +213,8 @@ def _encode(tree):
         return {"dict": {name: _encode(child) for name, child in tree.items()}}
     if isinstance(tree, list):
         return [_encode(child) for child in tree]
+    if tree.size and tree.ndim and tree.shape[0] > 1 and tree.strides[0] == 0:
+        return {"runs": tree.shape[0], "shared": _encode(tree[0])}
     flat = tree.ravel()
     numbers = flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
     return {
@@ -192,6 +235,9 @@ def _decode(tree):
         return [_decode(child) for child in tree]
     if "dict" in tree:
         return {name: _decode(child) for name, child in tree["dict"].items()}
+    if "runs" in tree:
+        shared = _decode(tree["shared"])
+        return np.broadcast_to(shared, (tree["runs"], *shared.shape))
     dtype = np.dtype(tree["dtype"])
     if dtype.kind not in "biufc":
         raise ValueError(f"a parameter of type {tree['dtype']}")

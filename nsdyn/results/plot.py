@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from nsdyn.results.solution import Trajectory
+from nsdyn.errors import ProblemError
+from nsdyn.results.solution import Solution
 
 COLOURS = (
     "#0072B2",
@@ -17,10 +18,12 @@ STYLES = ("-", "--", "-.", ":")
 MOST_LABELS = 8  # more lines than these get no legend
 
 
-def figure(run: Trajectory):
+def figure(run: Solution):
     from matplotlib.figure import Figure  # not pyplot: nothing global is left behind
 
-    e = run.events
+    if run.is_batch:
+        raise ProblemError("plot: this is a batch of runs; plot one of them, solution[i].plot()")
+    e = run.events.trimmed()
     panels = [
         ("q", "q", *with_jumps(run.t, run.q, e.t, e.q, e.q)),
         ("v", "v", *with_jumps(run.t, run.v, e.t, e.v_before, e.v_after)),
@@ -53,10 +56,10 @@ def figure(run: Trajectory):
 
 
 def with_jumps(t, rows, when, before, after):
-    """Rows with the states before and after each switch put in: a jump is drawn upright whatever
+    """Rows with the states before and after each event put in: a jump is drawn upright whatever
     the row spacing."""
     times = np.concatenate([t, when, when])
-    # A row at a switching instant holds the state after it, so it comes last; switches at one
+    # A row at the instant of an event holds the state after it, so it comes last; events at one
     # instant keep their order.
     rank = np.concatenate(
         [np.full(len(t), 2 * len(when)), 2 * np.arange(len(when)), 2 * np.arange(len(when)) + 1]

@@ -1,168 +1,214 @@
-"""What a run leaves behind: `Trajectory`, its rows on the grid, and `EventTable`, its switches; in
-numpy arrays."""
+"""What a run leaves behind: `Solution`, the same class for one run and for a batch, from
+`simulate`, `rollout` and `sweep`."""
 
 import dataclasses
 import json
-import operator
+from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
-from nsdyn.stepping.log import Record
+from nsdyn._version import __version__
+from nsdyn.errors import ProblemError
+from nsdyn.laws.base import FIRST_REASON
+from nsdyn.numerics.newton import Effort
+from nsdyn.results.events import Events, counted
+from nsdyn.status import MESSAGES, Status
+from nsdyn.stepping.log import Event
 
-# name: (dims, what it is). "*mode" stands for the axes of one mode: none for a single integer.
-ROWS = {
-    "q": (("time", "coordinate"), "configuration q"),
-    "v": (("time", "velocity"), "velocity v"),
-    "lam": (("time", "row"), "constraint force lam (multiplier)"),
-    "mode": (("time", "*mode"), "mode"),
-    "energy": (("time",), "energy"),
-}
-EVENTS = {
-    "t": (("event",), "time of the switch"),
-    "mode_before": (("event", "*mode"), "mode before the switch"),
-    "mode_after": (("event", "*mode"), "mode after the switch"),
-    "q": (("event", "coordinate"), "configuration at the switch"),
-    "v_before": (("event", "velocity"), "velocity before the switch"),
-    "v_after": (("event", "velocity"), "velocity after the switch"),
-    "Lam": (("event", "row"), "constraint impulse Lam (not a force)"),
-    "direction": (("event", "row", "velocity"), "direction in which the impulse acts"),
-    "kinetic_before": (("event",), "kinetic energy before the switch"),
-    "kinetic_after": (("event",), "kinetic energy after the switch"),
-}
-VARIABLES = {
-    "t": "event_time",
-    "q": "event_q",
-}  # names that rows and events share; the others keep theirs
+Values = Any  # a numpy array, or one of JAX where a run is traced
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Event:
-    """One switch. `Lam` is an impulse; `direction` has the directions it acts in as rows."""
-
-    t: float
-    mode_before: Any
-    mode_after: Any
-    q: np.ndarray
-    v_before: np.ndarray
-    v_after: np.ndarray
-    Lam: np.ndarray
-    direction: np.ndarray
-    kinetic_before: float
-    kinetic_after: float
-
-    def __repr__(self):
-        return (
-            f"Event(t={self.t:.9g}, mode {_short(self.mode_before)} -> {_short(self.mode_after)})"
-        )
+def _samples(text: str, *dims: str) -> Any:
+    return eqx.field(metadata={"text": text, "dims": ("time", *dims)})
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class EventTable:
-    """The switches of a run: an index gives an `Event`, a slice (or a mask) a table, an attribute
-    the stacked array."""
-
-    t: np.ndarray
-    mode_before: np.ndarray
-    mode_after: np.ndarray
-    q: np.ndarray
-    v_before: np.ndarray
-    v_after: np.ndarray
-    Lam: np.ndarray
-    direction: np.ndarray
-    kinetic_before: np.ndarray
-    kinetic_after: np.ndarray
-
-    @staticmethod
-    def of(records: Record, count) -> "EventTable":
-        """The first `count` records of a log."""
-        return EventTable(*(np.array(getattr(records, name)[: int(count)]) for name in EVENTS))
-
-    def __len__(self):
-        return len(self.t)
-
-    def __getitem__(self, index):
-        if isinstance(index, slice | list | np.ndarray):
-            return EventTable(*(getattr(self, name)[index] for name in EVENTS))
-        place = operator.index(index)
-        if not -len(self) <= place < len(self):
-            raise IndexError(f"events[{place}]: there are {len(self)} events")
-        one = (getattr(self, name)[place] for name in EVENTS)
-        return Event(*(x.item() if np.ndim(x) == 0 else x for x in one))
-
-    def __iter__(self):
-        return (self[i] for i in range(len(self)))
-
-    def __repr__(self):
-        shown = [repr(event) for event in self[:8]] + (["..."] if len(self) > 8 else [])
-        return f"EventTable({_count(self)}{': ' if shown else ''}{', '.join(shown)})"
+def _required() -> Any:
+    return eqx.field()
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Trajectory:
-    """Rows on the grid t0 + k step save_every and at t_end, the switches between them, and what was
-    run."""
+def _ending(text: str, *dims: str, default: Any) -> Any:
+    return eqx.field(metadata={"text": text, "dims": dims}, default_factory=default)
 
-    t: np.ndarray
-    q: np.ndarray
-    v: np.ndarray
-    lam: np.ndarray
-    mode: np.ndarray
-    energy: np.ndarray
-    events: EventTable
-    problem: str
-    integrator: str
-    law: str
-    step: float
-    save_every: int
-    t0: float
-    t_end: float
-    params: Any
-    has_potential: bool  # whether `energy` is T + V; else it is T alone
-    nsdyn_version: str
-    iterations: int = 0  # of Newton's method, in all steps; 0 for explicit methods
-    iterations_worst: int = 0  # the most in one step
 
-    def __repr__(self):
-        n, m = self.v.shape[1], self.lam.shape[1]
-        size = f"{len(self.t)} rows, n = {n}, m = {m}, {_count(self.events)}"
-        span = f"t = {self.t[0]:g} to {self.t[-1]:g}" if len(self.t) else "t = none"
-        return f"Trajectory({self.problem}: {span}, {size}; {self.integrator}, {self.law})"
+def _about(default: Any = dataclasses.MISSING) -> Any:
+    return eqx.field(static=True, default=default, metadata={"about": True})
 
-    def to_xarray(self):
-        """An xarray.Dataset with named dimensions; `lam` holds forces, `Lam` impulses."""
-        import xarray
 
-        shape = self.mode.shape[1:]
-        parts = ["part"] if len(shape) == 1 else [f"part_{i}" for i in range(len(shape))]
-        spread = lambda dims: [
-            name for dim in dims for name in (parts if dim == "*mode" else [dim])
-        ]
-        data = {}
-        for name, (dims, text) in ROWS.items():
-            data[name] = (spread(dims), getattr(self, name), {"long_name": text})
-        for name, (dims, text) in EVENTS.items():
-            data[VARIABLES.get(name, name)] = (
-                spread(dims),
-                getattr(self.events, name),
-                {"long_name": text},
-            )
-        data["energy"][2]["long_name"] = self.energy_name
-        coords = {
-            "time": ("time", self.t, {"long_name": "time"}),
-            "event_time": data.pop("event_time"),
-        }
-        attributes = {name: getattr(self, name) for name in METADATA if name != "has_potential"}
-        return xarray.Dataset(data, coords, attributes | {"params": _text(self.params)})
+class Solution(eqx.Module):
+    """The samples of a run, its events, how it ended, and what was run. A pytree.
+
+    Samples lie on the grid t0 + k step save_every and at t_end, or at the times of `save_at`; a
+    sample at the instant of an event holds the state after it. From `simulate` everything is in
+    numpy arrays of just the length that is needed. From `rollout`, which may be traced, and in a
+    batch, samples after a failure are NaN, and the event table has spare records.
+
+    A batch (from `sweep`, or from `rollout` under vmap) has one more axis in front of all arrays
+    but `t`, which may be shared; `len` is the number of runs and `solution[i]` the i-th run.
+    """
+
+    t: Values = _samples("time")
+    q: Values = _samples("configuration q", "coordinate")
+    v: Values = _samples("velocity v", "velocity")
+    lam: Values = _samples("constraint force lam (multiplier)", "row")
+    mode: Values = _samples("mode", "*mode")
+    energy: Values = _samples("energy")
+    events: Events = _required()
+    status: Values = _ending("status code of the run, 0 is OK", default=lambda: np.array(0))
+    t_stop: Values = _ending("time at which the run ended", default=lambda: np.array(np.nan))
+    mode_stop: Values = _ending("mode at the end", "*mode", default=lambda: np.array(-1))
+    effort: Effort = dataclasses.field(default_factory=Effort.none)  # of Newton's method
+    params: Any = None  # None from `rollout`: its caller has them
+    problem: str = _about("")
+    integrator: str = _about("")
+    law: str = _about("")
+    law_reasons: tuple[str, ...] = eqx.field(static=True, default=())  # words for its objections
+    step: float = _about(0.0)
+    save_every: int | None = _about(None)  # None where `save_at` was given
+    t0: float = _about(0.0)
+    t_end: float = _about(0.0)
+    has_potential: bool = _about(True)  # whether `energy` is T + V; else it is T alone
+    nsdyn_version: str = _about(__version__)
+
+    @property
+    def is_batch(self) -> bool:
+        return np.ndim(self.status) > 0
+
+    @property
+    def ok(self) -> Values:
+        """Whether the run reached t_end; for each run of a batch."""
+        return self.status == int(Status.OK)
+
+    @property
+    def iterations(self) -> Values:
+        """Iterations of Newton's method in all steps; 0 for explicit methods."""
+        return _number(self.effort.total)
+
+    @property
+    def iterations_worst(self) -> Values:
+        """The most iterations of Newton's method in one step."""
+        return _number(self.effort.worst)
 
     @property
     def energy_name(self) -> str:
-        return (
-            "energy T + V"
-            if self.has_potential
-            else "kinetic energy T (the system has no potential)"
-        )
+        if self.has_potential:
+            return "energy T + V"
+        return "kinetic energy T (the system has no potential)"
+
+    @property
+    def failed(self) -> str:
+        """What went wrong, by kind, with the first few runs of each; empty if nothing did."""
+        status, t_stop = np.atleast_1d(self.status), np.atleast_1d(self.t_stop)
+        lines = []
+        for code in np.unique(status[status != Status.OK]):
+            which = np.flatnonzero(status == code)
+            some = ", ".join(f"{i} (t = {t_stop[i]:.6g})" for i in which[:5])
+            more = ", ..." if len(which) > 5 else ""
+            kind = ": ".join(self.meaning(code))
+            if not self.is_batch:
+                return f"{kind} (t = {t_stop[0]:.6g})"
+            lines.append(f"{len(which)} of {len(status)} {kind}. Runs {some}{more}")
+        return "\n".join(lines)
+
+    def meaning(self, code: Any) -> tuple[str, str]:
+        """The name of a status code, and what it means: in the words of the law where it objected
+        for a reason of its own."""
+        k = int(code) - FIRST_REASON
+        if k < 0:
+            return Status(int(code)).name, MESSAGES[Status(int(code))]
+        unsaid = f"the law objects with its reason {k}, for which it has no words"
+        return f"objection of {self.law}", (*self.law_reasons, *[unsaid] * (k + 1))[k]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        if not self.is_batch:
+            raise TypeError("a single run has no len; len(solution.t) counts its samples")
+        return len(self.status)
+
+    def __getitem__(self, index) -> "Solution":
+        """A run of a batch, or with a slice or mask a smaller batch."""
+        if not self.is_batch:
+            raise TypeError(
+                "solution[...] picks a run of a batch, and this is a single run; its arrays are "
+                ".t, .q, .v, .lam, .mode, .energy"
+            )
+        if isinstance(index, int | np.integer) and not -len(self) <= index < len(self):
+            raise IndexError(f"solution[{index}]: there are {len(self)} runs")
+        rest = dataclasses.replace(self, t=None)
+        picked = jax.tree.map(lambda x: x[index] if _is_array(x) else x, rest)
+        return dataclasses.replace(picked, t=self.t if np.ndim(self.t) == 1 else self.t[index])
+
+    def trimmed(self) -> "Solution":
+        """A single run without the samples and events after a failure, in numpy arrays."""
+        run = jax.tree.map(lambda x: np.asarray(x) if _is_array(x) else x, self)
+        finite = np.all(np.isfinite(run.q), axis=1) & np.all(np.isfinite(run.v), axis=1)
+        good = len(finite) if run.ok else int(np.argmin(np.append(finite, False)))
+        # A failure may be noticed some steps after it arose: the first sample that is lost is
+        # nearer. Nothing recorded from then on counts.
+        t_stop = np.minimum(run.t_stop, np.append(run.t, np.inf)[good])
+        events = run.events.trimmed() if run.ok else run.events[run.events.t <= t_stop]
+        samples = {name: np.array(getattr(run, name)[:good]) for name in SAMPLES}
+        return dataclasses.replace(run, **samples, events=events, t_stop=t_stop)
+
+    def __repr__(self) -> str:
+        if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(self)):
+            return f"Solution({self.problem}: {np.shape(self.t)[-1]} samples, traced{self._by()})"
+        if self.is_batch:
+            size = f"{len(self)} runs of {np.shape(self.t)[-1]} samples"
+            return f"Solution({self.problem}: {size}, {np.sum(~self.ok)} failed{self._by()})"
+        span = f"t = {self.t[0]:g} to {self.t[-1]:g}" if len(self.t) else "t = none"
+        n, m = self.v.shape[1], self.lam.shape[1]
+        size = f"{len(self.t)} samples, n = {n}, m = {m}, {counted(self.events)}"
+        how = self.meaning(self.status)[0]
+        end = "" if self.ok else f", {how} at t = {float(self.t_stop):g}"
+        return f"Solution({self.problem}: {span}, {size}{end}{self._by()})"
+
+    def _by(self) -> str:
+        return f"; {self.integrator}, {self.law}"
+
+    def to_xarray(self):
+        """An xarray.Dataset with named dimensions; `lam` holds forces, `Lam` impulses. A batch has
+        the dimension "run" in front, and its table of events `event_count[run]` records."""
+        import xarray
+
+        variables = self._variables()
+        coords = {name: variables.pop(name) for name in ("time", "event_time")}
+        attributes = {name: getattr(self, name) for name in METADATA if name != "has_potential"}
+        attributes = {name: x for name, x in attributes.items() if x is not None}
+        return xarray.Dataset(variables, coords, attributes | {"params": _text(plain(self.params))})
+
+    def _variables(self) -> dict[str, tuple]:
+        """{name: (dimensions, array, attributes)} of all that a dataset holds."""
+        run = ["run"] if self.is_batch else []
+        spread = _spread(np.ndim(self.mode) - 1 - len(run))
+        own = lambda dims, x, text: (run + spread(dims), np.asarray(x), {"long_name": text})
+        found = {"time": (["time"], self._shared_times(), {"long_name": "time"})}
+        for name, (dims, text) in SAMPLES.items():
+            if name != "t":
+                found[name] = own(dims, getattr(self, name), text)
+        found["energy"][2]["long_name"] = self.energy_name
+        events = self.events.trimmed()
+        for name, (dims, text) in EVENTS.items():
+            found[VARIABLES.get(name, name)] = own(dims, getattr(events, name), text)
+        if self.is_batch:
+            found["event_count"] = own((), events.count, "how many records are filled")
+        for name, (dims, text) in ENDINGS.items():
+            found[name] = own(dims, getattr(self, name), text)
+        for name, text in EFFORT.items():
+            found[f"newton_{name}"] = own((), getattr(self.effort, name), text)
+        return found
+
+    def _shared_times(self) -> np.ndarray:
+        t = np.asarray(self.t)
+        if t.ndim == 1:
+            return t
+        if not np.all(t == t[:1]):
+            raise ProblemError("to_xarray: the runs of this batch have different times")
+        return t[0]
 
     def save(self, path) -> None:
         """Write a netCDF file that `nsdyn.load` reads back exactly."""
@@ -171,51 +217,81 @@ class Trajectory:
         save(self, path)
 
     def plot(self):
-        """A matplotlib Figure: q, v, lam and energy over time, switches as thin vertical lines. No
+        """A matplotlib Figure: q, v, lam and energy over time, events as thin vertical lines. No
         window is opened."""
         from nsdyn.results.plot import figure
 
         return figure(self)
 
 
-METADATA = (
-    "problem",
-    "integrator",
-    "law",
-    "step",
-    "save_every",
-    "t0",
-    "t_end",
-    "has_potential",
-    "iterations",
-    "iterations_worst",
-    "nsdyn_version",
-)
+def _with(cls: type, key: str) -> dict[str, Any]:
+    """The fields of a class that have this entry in their metadata."""
+    return {
+        field.name: field.metadata for field in dataclasses.fields(cls) if key in field.metadata
+    }
 
 
-def plain(tree):
-    """A pytree as nested dicts and lists of numpy arrays under the same names; what is no array
-    stays text or None."""
+# name: (dimensions, what it is). "*mode" stands for the axes of one mode: none for a single integer
+_DESCRIBED = {name: (x["dims"], x["text"]) for name, x in _with(Solution, "dims").items()}
+SAMPLES = {name: x for name, x in _DESCRIBED.items() if x[0][:1] == ("time",)}
+ENDINGS = {name: x for name, x in _DESCRIBED.items() if name not in SAMPLES}
+EVENTS = {name: (("event", *x["dims"]), x["text"]) for name, x in _with(Event, "dims").items()}
+VARIABLES = {"t": "event_time", "q": "event_q"}  # names that samples and events share
+EFFORT = {
+    "total": "iterations of Newton's method",
+    "worst": "the most iterations in one step",
+    "change": "the last change in units of what is allowed",
+    "failed": "whether Newton's method failed",
+}
+METADATA = tuple(_with(Solution, "about"))
+
+
+def _spread(axes: int) -> Callable:
+    """Names of dimensions, with those of a mode of so many axes put in."""
+    parts = ["part"] if axes == 1 else [f"part_{i}" for i in range(axes)]
+    return lambda dims: [name for dim in dims for name in (parts if dim == "*mode" else [dim])]
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, np.ndarray | np.generic | jax.Array)
+
+
+def _number(x: Values) -> Values:
+    return x.item() if isinstance(x, np.ndarray) and x.ndim == 0 else x
+
+
+# Parameters
+
+
+def _leaf_text(name: str, x: Any) -> str:
+    return getattr(x, "__qualname__", repr(x))
+
+
+def plain(tree, other: Callable[[str, Any], Any] = _leaf_text, name: str = "params"):
+    """A pytree as nested dicts and lists of numpy arrays under the same names. Text and None stay;
+    what cannot become an array becomes `other(name, x)`, by default a text."""
     if tree is None or isinstance(tree, str):
         return tree
+    inner = lambda key, child: plain(child, other, f"{name}[{key!r}]")
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        return {field.name: plain(getattr(tree, field.name)) for field in dataclasses.fields(tree)}
+        names = [field.name for field in dataclasses.fields(tree)]
+        return {key: plain(getattr(tree, key), other, f"{name}.{key}") for key in names}
     if isinstance(tree, dict):  # in its own order; JAX would sort
-        return {str(key): plain(child) for key, child in tree.items()}
+        return {str(key): inner(key, child) for key, child in tree.items()}
     children = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda x: x is not tree)[0]
     if any(not path for path, _ in children):
-        return _leaf(tree)
+        return _leaf(tree, other, name)
     if isinstance(tree, list | tuple) and not hasattr(tree, "_fields"):
-        return [plain(child) for _, child in children]
-    return {_key(path[0]): plain(child) for path, child in children}
+        return [inner(i, child) for i, (_, child) in enumerate(children)]
+    return {_key(path[0]): inner(_key(path[0]), child) for path, child in children}
 
 
-def _leaf(x):
+def _leaf(x, other: Callable, name: str):
     try:
-        array = np.array(x)
+        array = np.asarray(x)
     except Exception:  # other people's array types refuse in their own ways
-        return repr(x)
-    return array if array.dtype.kind in "biufc" else getattr(x, "__qualname__", repr(x))
+        return other(name, x)
+    return array if array.dtype.kind in "biufc" else other(name, x)
 
 
 def _key(entry) -> str:
@@ -230,11 +306,3 @@ def _text(params) -> str:
     return json.dumps(
         params, default=lambda x: x.tolist() if x.dtype.kind != "c" else str(x.tolist())
     )
-
-
-def _count(events) -> str:
-    return f"{len(events)} event{'' if len(events) == 1 else 's'}"
-
-
-def _short(mode) -> str:
-    return str(np.asarray(mode).tolist())

@@ -77,6 +77,10 @@ class EventDriven(AbstractIntegrator):
                 f"EventDriven(max_switches=...): expected at least 1, found {self.max_switches}"
             )
 
+    @property
+    def max_events_in_step(self) -> int:
+        return self.max_switches
+
     def start(self, model, point, p):
         point, memory = self.method.init(model, point, p)
         state = State.begin(model, point, memory, p, own=Surface.none(model.k))
@@ -105,7 +109,7 @@ class EventDriven(AbstractIntegrator):
             finite = _is_finite(end.point)
             seen, back = jnp.any(search.scan.fired), search.scan.fell_back
             found = seen & event.found & finite
-            full = log.count >= log.capacity
+            full = log.is_full
             crowded = plan.count >= self.max_switches
             go = found & ~full & ~crowded & ~back
             t, q, v = search.place

@@ -97,6 +97,11 @@ class AbstractIntegrator(eqx.Module):
         the scheme."""
         return True
 
+    @property
+    def max_events_in_step(self) -> int:
+        """How many events one step can have at most."""
+        return 1
+
     def incompatibility(self, law: AbstractLaw, parts: tuple) -> str | None:
         """Why a law or one of the constraints cannot go with this integrator; None if they can."""
         return None

@@ -24,7 +24,7 @@ from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.projection import project_velocity
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.status import Status
-from nsdyn.stepping.log import Record
+from nsdyn.stepping.log import Event
 
 
 class LawAnswer(NamedTuple):
@@ -113,8 +113,8 @@ def after_impact(model: Model, here: SaddlePoint, jump: Jump, p) -> tuple[Point,
     return landed.replace(v=v), jump.Lam + rest
 
 
-def record_of(before: Point, landed: Point, Lam: Float[Array, " m"], answer: LawAnswer) -> Record:
-    return Record(
+def record_of(before: Point, landed: Point, Lam: Float[Array, " m"], answer: LawAnswer) -> Event:
+    return Event(
         t=before.t,
         mode_before=before.mode,
         mode_after=landed.mode,

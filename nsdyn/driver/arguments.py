@@ -1,0 +1,321 @@
+"""The arguments of `simulate`, `rollout` and `sweep`: checked here, once, and nowhere else.
+
+What comes out is a `Setup`, everything but numbers that change from run to run, and the values of
+(params, q0, v0), which are the arguments of the compiled programs.
+"""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from nsdyn.constraints.base import AbstractConstraint, Scale
+from nsdyn.driver.grid import Grid
+from nsdyn.errors import ProblemError
+from nsdyn.laws.base import AbstractLaw
+from nsdyn.laws.post_switch import PostSwitchGradient
+from nsdyn.mechanics.model import Model
+from nsdyn.mechanics.system import System
+from nsdyn.problem import Problem, as_arrays
+from nsdyn.stepping.integrator import AbstractIntegrator, AbstractSmoothMethod
+from nsdyn.tolerances import Tolerances
+
+MAX_EVENTS = 128
+
+
+class Values(NamedTuple):
+    """Parameters and initial state of a run."""
+
+    params: Any
+    q0: Any
+    v0: Any
+
+
+class Setup(eqx.Module):
+    """What is run: all but the parameters and the initial state."""
+
+    system: System
+    parts: tuple[AbstractConstraint, ...]
+    integrator: AbstractIntegrator
+    law: AbstractLaw
+    tolerances: Tolerances
+    grid: Grid
+    max_events: Any
+
+    def model(self, values: Values, scale: Scale | None = None) -> Model:
+        """System and constraints, for states and parameters of these shapes; `scale` says how large
+        the motion is."""
+        model = Model.of(
+            self.system,
+            self.parts,
+            values.q0,
+            values.v0,
+            jnp.asarray(self.grid.t0, float),
+            values.params,
+            tolerances=self.tolerances,
+            step=self.grid.step,
+        )
+        return model if scale is None else eqx.tree_at(lambda x: x.scale, model, scale)
+
+    def about(self, problem: Problem) -> dict[str, Any]:
+        """What a `Solution` keeps of the settings."""
+        return {
+            "problem": problem.name,
+            "integrator": repr(self.integrator),
+            "law": repr(self.law),
+            "law_reasons": self.law.reasons,
+            "step": self.grid.step,
+            "save_every": self.grid.save_every,
+            "t0": self.grid.t0,
+            "t_end": self.grid.t_end,
+            "has_potential": problem.system.potential is not None,
+        }
+
+
+def setup(
+    problem: Problem,
+    integrator: AbstractIntegrator,
+    law: AbstractLaw | None,
+    *,
+    step: float,
+    t_end: float | None = None,
+    save_every: int = 1,
+    max_events: int = MAX_EVENTS,
+    tolerances: Tolerances | None = None,
+) -> Setup:
+    """The arguments that `simulate`, `rollout` and `sweep` have in common, checked."""
+    if not isinstance(problem, Problem):
+        raise ProblemError(f"problem: expected nsdyn.Problem(...), found {problem!r}")
+    law = PostSwitchGradient() if law is None else law
+    _check_pair(problem, integrator, law)
+    if not isinstance(tolerances, Tolerances | None):
+        raise ProblemError(
+            f"tolerances: expected nsdyn.Tolerances(...) or None, found {tolerances!r}"
+        )
+    return Setup(
+        system=problem.system,
+        parts=problem.constraint,
+        integrator=integrator,
+        law=law,
+        tolerances=_default_tolerances() if tolerances is None else tolerances,
+        grid=_grid(problem, step, t_end, save_every),
+        max_events=_whole("max_events", max_events),
+    )
+
+
+@cache
+def _default_tolerances() -> Tolerances:
+    with jax.ensure_compile_time_eval():  # numbers, also where the first call is traced
+        return Tolerances()
+
+
+def _check_pair(problem: Problem, integrator: Any, law: Any) -> None:
+    if not isinstance(integrator, AbstractIntegrator):
+        smooth = isinstance(integrator, AbstractSmoothMethod)
+        hint = "; wrap a smooth method: EventDriven(RK4())" if smooth else ""
+        raise ProblemError(
+            "integrator: expected an integrator such as EventDriven(RK4()), found "
+            f"{integrator!r}{hint}"
+        )
+    if not isinstance(law, AbstractLaw):
+        raise ProblemError(
+            f"law: expected an impulse law such as PostSwitchGradient(), found {law!r}"
+        )
+    reason = integrator.incompatibility(law, problem.constraint)
+    if reason is not None:
+        pair = f"{type(integrator).__name__} and {type(law).__name__}"
+        raise ProblemError(
+            f"integrator and law: {pair} do not go together: {reason}. EventDriven(...) takes "
+            "every law"
+        )
+
+
+def _grid(problem: Problem, step: Any, t_end: Any, save_every: Any) -> Grid:
+    h = _finite("step", step)
+    end = _finite("t_end", problem.t_end if t_end is None else t_end)
+    if not h > 0:
+        raise ProblemError(f"step: expected a positive number, found {step!r}")
+    if not end > problem.t0:
+        raise ProblemError(f"t_end: expected a time after t0 = {problem.t0:g}, found {end:g}")
+    return Grid(problem.t0, end, h, _whole("save_every", save_every))
+
+
+def _finite(name: str, value: Any) -> float:
+    if isinstance(value, jax.core.Tracer):
+        raise ProblemError(
+            f"{name}: expected a plain number, found a traced value; the grid is static"
+        )
+    if not isinstance(value, int | float | np.number) or not np.isfinite(value):
+        raise ProblemError(f"{name}: expected a finite number, found {value!r}")
+    return float(value)
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ProblemError(f"{name}: expected a positive whole number, found {value!r}")
+    return int(value)
+
+
+# Parameters and initial state
+
+
+def traced_values(problem: Problem, params: Any, q0: Any, v0: Any) -> Values:
+    """Those of `rollout`, which may be traced."""
+    given = problem.params if params is None else as_arrays(params)
+    _check_names(problem.params, given)
+    vector = lambda name, x, own: own if x is None else _shaped(name, jnp.asarray(x, float), own)
+    return Values(given, vector("q0", q0, problem.q0), vector("v0", v0, problem.v0))
+
+
+def plain_values(problem: Problem, params: Any, q0: Any, v0: Any) -> Values:
+    """Those of `simulate`, which are numbers. Each has the type of the problem's own, so that other
+    values compile nothing new."""
+    own = problem.params
+    given = own if params is None else as_arrays(params)
+    _check_names(own, given)
+    like = own if _same_structure(own, given) else given
+    cast = lambda x, like: canonical_dtype(x, like) if eqx.is_array(x) else x
+    vector = lambda name, x, own: canonical_dtype(own) if x is None else _vector(name, x, own)
+    return Values(
+        params=jax.tree.map(cast, given, like),
+        q0=vector("q0", q0, problem.q0),
+        v0=vector("v0", v0, problem.v0),
+    )
+
+
+def refuse_tracers(function: str, *trees: Any) -> None:
+    if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(trees)):
+        raise ProblemError(
+            f"{function}: found traced values, expected numbers. Inside jit, vmap or grad call "
+            "nsdyn.rollout"
+        )
+
+
+def canonical_dtype(x: Any, like: Any = None) -> Any:
+    """An array of the type of `like` where that loses nothing, else of its own: other values
+    compile nothing new."""
+    if jnp.issubdtype(x.dtype, jax.dtypes.extended):  # random keys are no numbers
+        return x
+    array = np.asarray(x)
+    keep = eqx.is_array(like) and np.can_cast(array.dtype, like.dtype, "safe")
+    return jnp.asarray(array, like.dtype if keep else array.dtype)
+
+
+def _check_names(own: Any, given: Any) -> None:
+    if not isinstance(own, dict) or not isinstance(given, dict):
+        return
+    found = [f"no {key!r}" for key in own if key not in given]
+    found += [f"an unknown {key!r}" for key in given if key not in own]
+    if found:
+        raise ProblemError(
+            f"params: expected the names {list(own)}, found {' and '.join(found)}. "
+            "To change one value: params={**problem.params, name: value}"
+        )
+
+
+def _same_structure(a: Any, b: Any) -> bool:
+    structures: list[Any] = [jax.tree.structure(tree) for tree in (a, b)]
+    return structures[0] == structures[1]
+
+
+def _vector(name: str, value: Any, own: Any) -> Any:
+    return _shaped(name, _floats(name, value), own)
+
+
+def _floats(name: str, value: Any) -> Any:
+    try:
+        return jnp.asarray(np.asarray(value, float))
+    except (TypeError, ValueError) as error:
+        raise ProblemError(f"{name}: expected numbers, found {value!r}") from error
+
+
+def _shaped(name: str, vector: Any, own: Any) -> Any:
+    if vector.shape != own.shape:
+        raise ProblemError(
+            f"{name}: expected shape {own.shape} as in the problem, found {vector.shape}"
+        )
+    return vector
+
+
+# Batches
+
+
+class Batch(NamedTuple):
+    """The values of many runs: leaves that have one more, leading, axis, and those that all runs
+    share, each with None in the places of the other; and the number of runs."""
+
+    own: Values
+    shared: Values
+    total: int
+
+    def params(self) -> Any:
+        """The parameters of all runs; shared ones are repeated, which takes no memory."""
+        repeat = lambda x: np.broadcast_to(np.asarray(x), (self.total, *np.shape(x)))
+        is_number = lambda x: eqx.is_array(x) and not _is_key(x)
+        shared = jax.tree.map(lambda x: repeat(x) if is_number(x) else x, self.shared.params)
+        return eqx.combine(jax.tree.map(np.asarray, self.own.params), shared)
+
+
+def _is_key(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jax.dtypes.extended)
+
+
+def batch_values(problem: Problem, params: Any, q0: Any, v0: Any) -> Batch:
+    """Those of `sweep`, of which some have one more, leading, axis."""
+    own = Values(problem.params, problem.q0, problem.v0)
+    floats = lambda name, x, mine: mine if x is None else _floats(name, x)
+    given = Values(
+        params=own.params if params is None else as_arrays(params),
+        q0=floats("q0", q0, own.q0),
+        v0=floats("v0", v0, own.v0),
+    )
+    _check_names(own.params, given.params)
+    if not _same_structure(own, given):
+        raise ProblemError(
+            f"params: expected the structure of problem.params, {jax.tree.structure(own.params)}, "
+            f"found {jax.tree.structure(given.params)}. "
+            "Lists of numbers should be arrays"
+        )
+    paths, tree = jax.tree_util.tree_flatten_with_path(given)
+    leaves, sizes = [], {}
+    for (path, x), like in zip(paths, jax.tree.leaves(own), strict=True):
+        name = path[0].name + jax.tree_util.keystr(path[1:])
+        leaves.append(_batch_leaf(name, x, like))
+        if np.ndim(x) > np.ndim(like):
+            sizes[name] = np.shape(x)[0]
+    mask = [
+        np.ndim(x) > np.ndim(like) for x, like in zip(leaves, jax.tree.leaves(own), strict=True)
+    ]
+    whole = jax.tree.unflatten(tree, leaves)
+    return Batch(*eqx.partition(whole, jax.tree.unflatten(tree, mask)), total=_total(sizes))
+
+
+def _batch_leaf(name: str, x: Any, like: Any) -> Any:
+    """One number or array of a batch, checked against that of the problem."""
+    if not eqx.is_array(like):
+        return x
+    if not eqx.is_array(x):
+        raise ProblemError(f"{name}: expected numbers, found {x!r}")
+    shape = np.shape(x)
+    if shape != like.shape and (shape[1:] != like.shape or len(shape) != like.ndim + 1):
+        wanted = f"{like.shape}, or {('B', *like.shape)} for a batch of B".replace("'", "")
+        raise ProblemError(f"{name}: expected shape {wanted}, found {shape}")
+    return canonical_dtype(x, like)
+
+
+def _total(sizes: dict[str, int]) -> int:
+    if not sizes:
+        raise ProblemError(
+            "sweep: expected params, q0 or v0 with one more, leading, axis, found none. "
+            "For a single run call nsdyn.simulate"
+        )
+    if len(set(sizes.values())) > 1:
+        found = ", ".join(f"{name}: {size}" for name, size in sizes.items())
+        raise ProblemError(f"sweep: expected one batch size along the leading axes, found {found}")
+    name, total = next(iter(sizes.items()))
+    if total == 0:
+        raise ProblemError(f"{name}: expected at least one trajectory, found a batch of none")
+    return total

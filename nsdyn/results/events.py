@@ -1,0 +1,90 @@
+"""The events of a run, or of each run of a batch, as one table."""
+
+import dataclasses
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from nsdyn.stepping.log import Event
+
+FIELDS = tuple(field.name for field in dataclasses.fields(Event))
+
+
+class Events(eqx.Module):
+    """A table of events. An attribute (`events.t`, `events.v_after`, ...) is the array of all
+    records, of which the first `count` are filled.
+
+    Of one run: `len` is the number of events, an index gives an `Event` with plain numbers, a slice
+    or a mask gives a table. Of a batch, whose arrays have one more axis in front: `len` is the
+    number of runs and an index gives the table of a run.
+    """
+
+    records: Event
+    count: Any  # an integer, one for each run in a batch
+
+    @staticmethod
+    def of(records: Event) -> "Events":
+        """The table in which all of these records are filled."""
+        return Events(records, np.array(len(np.asarray(records.t))))
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in FIELDS:
+            raise AttributeError(f"'Events' has no attribute {name!r}")
+        return getattr(self.records, name)
+
+    @property
+    def is_batch(self) -> bool:
+        return np.ndim(self.count) > 0
+
+    def trimmed(self) -> "Events":
+        """The table in numpy arrays without empty records; of a batch, without those that are empty
+        in every run."""
+        most = int(np.max(np.asarray(self.count), initial=0))
+        cut = (slice(None), slice(most)) if self.is_batch else (slice(most),)
+        return Events(
+            jax.tree.map(lambda x: np.array(np.asarray(x)[cut]), self.records),
+            np.asarray(self.count),
+        )
+
+    def __len__(self) -> int:
+        return len(self.count) if self.is_batch else int(self.count)
+
+    def __iter__(self) -> Iterator:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, index) -> Any:
+        if self.is_batch:
+            return jax.tree.map(lambda x: x[index], self)
+        if isinstance(index, slice | list | np.ndarray | jax.Array):
+            return self._part(index)
+        place = operator.index(index)
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"events[{place}]: there are {len(self)} events")
+        place = place % len(self)
+        number = lambda x: x.item() if np.ndim(x) == 0 else x
+        return jax.tree.map(lambda x: number(np.asarray(x)[place]), self.records)
+
+    def _part(self, index) -> "Events":
+        filled = self.trimmed()
+        if not isinstance(index, slice):
+            index = np.asarray(index)
+            # a mask made of the arrays covers the empty records, too
+            index = index[: len(filled)] if index.dtype == bool else index.astype(int)
+        return Events.of(jax.tree.map(lambda x: x[index], filled.records))
+
+    def __repr__(self) -> str:
+        if isinstance(self.count, jax.core.Tracer):
+            return f"Events(traced, {np.shape(self.records.t)[-1]} at most)"
+        if self.is_batch:
+            return f"Events({int(np.sum(self.count))} events in {len(self)} runs)"
+        shown = [repr(event) for event in self[:8]] + (["..."] if len(self) > 8 else [])
+        return f"Events({counted(self)}{': ' if shown else ''}{', '.join(shown)})"
+
+
+def counted(events: Events) -> str:
+    """The number of events in words."""
+    return f"{len(events)} event{'' if len(events) == 1 else 's'}"
