@@ -13,7 +13,7 @@ from nsdyn import laws
 from nsdyn.laws import ModeChange
 from nsdyn.status import Status
 
-BATCH = 64  # larger batches of LAPACK calls in one program may wait for each other for ever
+BATCH = 64
 E, MU, BOUNCE = 0.75, 0.3, 0.4
 IDEAL = {
     "PostSwitchGradient": laws.PostSwitchGradient(),
@@ -41,7 +41,9 @@ def answers(M, before, after, v, gt, steady, U, live, kept, tangent):
     return {name: (jump.v_after, code) for name, (code, jump) in found.items()}
 
 
-many = jax.jit(jax.vmap(answers))
+# One after the other: batched LAPACK calls in one program may wait for each other for ever. With
+# `vmap`, 64 changes of 12 unknowns did on two cores.
+many = jax.jit(lambda *changes: jax.lax.map(lambda x: answers(*x), changes))
 
 
 def computed(changes):
