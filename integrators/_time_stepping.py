@@ -31,7 +31,12 @@ from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.status import Status
 from nsdyn.stepping import guard_rates
 from nsdyn.stepping.detect import SLACK
-from nsdyn.stepping.integrator import AbstractIntegrator, State, first_of
+from nsdyn.stepping.integrator import (
+    AbstractIntegrator,
+    AbstractSmoothMethod,
+    State,
+    first_of,
+)
 from nsdyn.stepping.log import Event
 from nsdyn.stepping.mode_change import (
     LawAnswer,
@@ -200,6 +205,61 @@ class AbstractTimeStepping(AbstractIntegrator):
 
     def _noise(self, model: Model, state: State, p):
         return guard_rates.noise(model, state.point, state.memory.lam, p)
+
+
+class AbstractCapturable(AbstractSmoothMethod):
+    """A smooth method that can also take a step into another mode, though without a jump."""
+
+    @property
+    @abstractmethod
+    def holds_position(self) -> bool:
+        """Whether g = 0 is enforced."""
+
+    @abstractmethod
+    def advance(
+        self, model: Model, point: Point, memory, h, p, new_mode: NewMode | None = None
+    ) -> Step:
+        """One step of size h from `point`, in its mode or into the new one."""
+
+    def by_itself(self) -> AbstractIntegrator:
+        return Captured(self)
+
+
+class Captured(AbstractTimeStepping):
+    """A smooth method that captures events at the end of its step, as the classical schemes do: the
+    constraints of the new mode are imposed on that step, and velocities do not jump.
+
+    method: the smooth method. Given to `simulate` as it is, it is driven in this way.
+    """
+
+    method: AbstractCapturable
+
+    def __repr__(self) -> str:
+        return repr(self.method)
+
+    @property
+    def jumps(self) -> bool:
+        return False
+
+    @property
+    def holds_position(self) -> bool:
+        return self.method.holds_position
+
+    def objection(self, law, parts):
+        if not law.satisfies_new_constraints:
+            return (
+                "the classical schemes impose the new constraints on the step in which they "
+                "switch; nothing rebounds"
+            )
+        if any(part.mode_depends_on_impact for part in parts):
+            return "without a velocity jump a contact neither closes nor opens as it should"
+        return None
+
+    def init(self, model, point, p):
+        return self.method.init(model, point, p)
+
+    def advance(self, model, point, memory, h, p, new_mode=None):
+        return self.method.advance(model, point, memory, h, p, new_mode)
 
 
 def _arrived(model, state: State, point: Point, memory, t_next, p) -> State:

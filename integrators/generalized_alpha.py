@@ -28,14 +28,13 @@ import equinox as eqx
 
 from nsdyn.errors import ProblemError
 from nsdyn.integrators._alpha import AlphaStep, alpha, begin, radius
-from nsdyn.integrators._time_stepping import AbstractTimeStepping, NewMode, Step
+from nsdyn.integrators._time_stepping import AbstractCapturable, NewMode, Step
 from nsdyn.laws.base import Jump
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics.newton import Newton
-from nsdyn.stepping.integrator import AbstractSmoothMethod
 
 
-class GeneralizedAlpha(AbstractTimeStepping, AbstractSmoothMethod):
+class GeneralizedAlpha(AbstractCapturable):
     """The implicit generalized-alpha scheme of order 2.
 
     Inside `EventDriven` it is an ordinary smooth method. By itself it captures events at the end of
@@ -58,26 +57,12 @@ class GeneralizedAlpha(AbstractTimeStepping, AbstractSmoothMethod):
             )
 
     @property
-    def jumps(self):
-        return False
-
-    @property
     def holds_position(self):
         return self.index == 3
 
     @property
     def is_multistep(self):
         return True
-
-    def objection(self, law, parts):
-        if not law.satisfies_new_constraints:
-            return (
-                "the classical schemes impose the new constraints on the step in which they "
-                "switch; nothing rebounds"
-            )
-        if any(part.mode_depends_on_impact for part in parts):
-            return "without a velocity jump a contact neither closes nor opens as it should"
-        return None
 
     def init(self, model, point, p):
         return point, begin(model, point, p, alpha(self.rho_inf), tilt=self.index == 3)

@@ -373,7 +373,7 @@ def _law(text: str) -> Any:
 
 
 def _integrator(text: str, formulation: str) -> Any:
-    from nsdyn.stepping.integrator import AbstractIntegrator
+    from nsdyn.stepping.integrator import as_integrator
 
     known = _integrators()
     if formulation and text != "RK4":
@@ -381,11 +381,9 @@ def _integrator(text: str, formulation: str) -> Any:
             f"--formulation is for --integrator RK4 alone; give {text!r} its settings in "
             "parentheses"
         )
-    made = (
-        known["RK4"](formulation=formulation)
-        if formulation
-        else parse_object("integrator", text, known)
-    )
-    return (
-        made if isinstance(made, AbstractIntegrator) else known["EventDriven"](made)
-    )  # a smooth method needs it
+    if formulation:
+        made = known["RK4"](formulation=formulation)
+    else:
+        made = parse_object("integrator", text, known)
+    # A smooth method that cannot go by itself needs a driver.
+    return known["EventDriven"](made) if as_integrator(made) is None else made

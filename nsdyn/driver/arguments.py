@@ -20,7 +20,12 @@ from nsdyn.laws.post_switch import PostSwitchGradient
 from nsdyn.mechanics.model import Model
 from nsdyn.mechanics.system import System
 from nsdyn.problem import Problem, as_arrays
-from nsdyn.stepping.integrator import AbstractIntegrator, AbstractSmoothMethod
+from nsdyn.stepping.integrator import (
+    AbstractIntegrator,
+    AbstractSmoothMethod,
+    IntegratorLike,
+    as_integrator,
+)
 from nsdyn.tolerances import Tolerances
 
 MAX_EVENTS = 128
@@ -77,7 +82,7 @@ class Setup(eqx.Module):
 
 def setup(
     problem: Problem,
-    integrator: AbstractIntegrator,
+    integrator: IntegratorLike,
     law: AbstractLaw | None,
     *,
     step: float,
@@ -90,7 +95,7 @@ def setup(
     if not isinstance(problem, Problem):
         raise ProblemError(f"problem: expected nsdyn.Problem(...), found {problem!r}")
     law = PostSwitchGradient() if law is None else law
-    _check_pair(problem, integrator, law)
+    driven = _check_pair(problem, integrator, law)
     if not isinstance(tolerances, Tolerances | None):
         raise ProblemError(
             f"tolerances: expected nsdyn.Tolerances(...) or None, found {tolerances!r}"
@@ -98,7 +103,7 @@ def setup(
     return Setup(
         system=problem.system,
         parts=problem.constraint,
-        integrator=integrator,
+        integrator=driven,
         law=law,
         tolerances=_default_tolerances() if tolerances is None else tolerances,
         grid=_grid(problem, step, t_end, save_every),
@@ -112,8 +117,9 @@ def _default_tolerances() -> Tolerances:
         return Tolerances()
 
 
-def _check_pair(problem: Problem, integrator: Any, law: Any) -> None:
-    if not isinstance(integrator, AbstractIntegrator):
+def _check_pair(problem: Problem, integrator: Any, law: Any) -> AbstractIntegrator:
+    driven = as_integrator(integrator)
+    if driven is None:
         smooth = isinstance(integrator, AbstractSmoothMethod)
         hint = "; wrap a smooth method: EventDriven(RK4())" if smooth else ""
         raise ProblemError(
@@ -124,13 +130,14 @@ def _check_pair(problem: Problem, integrator: Any, law: Any) -> None:
         raise ProblemError(
             f"law: expected an impulse law such as PostSwitchGradient(), found {law!r}"
         )
-    reason = integrator.incompatibility(law, problem.constraint)
+    reason = driven.incompatibility(law, problem.constraint)
     if reason is not None:
         pair = f"{type(integrator).__name__} and {type(law).__name__}"
         raise ProblemError(
             f"integrator and law: {pair} do not go together: {reason}. EventDriven(...) takes "
             "every law"
         )
+    return driven
 
 
 def _grid(problem: Problem, step: Any, t_end: Any, save_every: Any) -> Grid:

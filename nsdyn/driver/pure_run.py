@@ -13,13 +13,13 @@ from nsdyn.mechanics.model import Model
 from nsdyn.problem import Problem
 from nsdyn.results.events import Events
 from nsdyn.results.solution import Solution
-from nsdyn.stepping.integrator import AbstractIntegrator, State
+from nsdyn.stepping.integrator import IntegratorLike, State
 from nsdyn.tolerances import Tolerances
 
 
 def rollout(
     problem: Problem,
-    integrator: AbstractIntegrator,
+    integrator: IntegratorLike,
     *,
     step: float,
     law: AbstractLaw | None = None,

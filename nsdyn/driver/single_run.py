@@ -24,13 +24,13 @@ from nsdyn.problem import Problem
 from nsdyn.results.events import Events
 from nsdyn.results.solution import Solution, plain
 from nsdyn.status import Status
-from nsdyn.stepping.integrator import AbstractIntegrator
+from nsdyn.stepping.integrator import IntegratorLike
 from nsdyn.tolerances import Tolerances
 
 
 def simulate(
     problem: Problem,
-    integrator: AbstractIntegrator,
+    integrator: IntegratorLike,
     *,
     step: float,
     law: AbstractLaw | None = None,

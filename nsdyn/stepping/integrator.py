@@ -145,7 +145,10 @@ class Memory(AbstractMemory):
 
 
 class AbstractSmoothMethod(eqx.Module):
-    """Integrates between switches."""
+    """Integrates between events. An author writes `init` and `step`; `EventDriven` does the rest.
+
+    Both hold settings only: state goes in and comes out.
+    """
 
     def __repr__(self) -> str:
         return settings_text(self)
@@ -156,6 +159,10 @@ class AbstractSmoothMethod(eqx.Module):
         once more at the next grid point, because the piece of a step between the two may be too
         short to leave a good one."""
         return False
+
+    def by_itself(self) -> AbstractIntegrator | None:
+        """What drives this method where nobody says so; None: it has to be wrapped."""
+        return None
 
     @abstractmethod
     def init(self, model: Model, point: Point, p) -> tuple[Point, Any]:
@@ -168,6 +175,16 @@ class AbstractSmoothMethod(eqx.Module):
     ) -> tuple[Point, Any]:
         """One step of size h: the point at its end and the memory there. `finish`, if given, moves
         the point at the end (it projects drift away) before the memory is made."""
+
+
+IntegratorLike = AbstractIntegrator | AbstractSmoothMethod
+
+
+def as_integrator(given: Any) -> AbstractIntegrator | None:
+    """An integrator, or what drives a smooth method by itself; None for anything else."""
+    if isinstance(given, AbstractSmoothMethod):
+        return given.by_itself()
+    return given if isinstance(given, AbstractIntegrator) else None
 
 
 def first_of(*cases):
