@@ -12,7 +12,6 @@
 import functools
 from collections.abc import Callable, Iterator
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +19,7 @@ import numpy as np
 from nsdyn._expect import finite
 from nsdyn.checks.inputs import inputs
 from nsdyn.checks.report import Report
-from nsdyn.checks.sample import STEPS, Sample, guards, sample
+from nsdyn.checks.sample import STEPS, Sample, begin, guards
 from nsdyn.checks.start import StartRows, mass_matrix, mass_product, mass_solve
 from nsdyn.checks.switching import check_mode_changes
 from nsdyn.constraints.base import AbstractConstraint, Start
@@ -52,8 +51,7 @@ def _start(problem: Problem, q0, v0, params) -> tuple[Report, Model, Point]:
     model = _model(problem, q, v, t, p)
     sizes = f"{q.shape[0]} coordinates, {v.shape[0]} velocities"
     report.add("shapes", f"{sizes}, {model.m} rows, {model.k} guards")
-    model, point = _begin(model, q, v, t, p)
-    s = sample(model, point, p)
+    model, point, s = begin(model, q, v, t, p)
     mass_matrix(report, s.M)
     mass_solve(report, s)
     mass_product(report, s)
@@ -83,14 +81,9 @@ def _model(problem: Problem, q, v, t, p) -> Model:
         raise ProblemError(
             f"Problem(constraint=...): expected rows that can be differentiated, found {error}"
         ) from error
-    mode = model.join_modes([jnp.zeros(shape, int) for shape in model.mode_shapes])
-    system.check_force(q, v, t, p, mode)
+    first = lambda: model.join_modes([jnp.zeros(shape, int) for shape in model.mode_shapes])
+    system.check_force(q, v, t, p, jax.eval_shape(first))
     return model
-
-
-@eqx.filter_jit
-def _begin(model: Model, q, v, t, p) -> tuple[Model, Point]:
-    return model.begin(q, v, t, p)
 
 
 def _starts(model: Model, point: Point, p, s: Sample) -> Iterator[Start]:

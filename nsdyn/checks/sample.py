@@ -111,13 +111,30 @@ class Sample:
         return np.column_stack([self.G, self.gt / self.speed])
 
 
+def begin(model: Model, q, v, t, p) -> tuple[Model, Point, Sample]:
+    """The model that knows how large the motion is, the point where it starts, and the sample
+    there: one program, which is all that most checks of a start need."""
+    model, point, values = _begin(model, q, v, t, p)
+    return model, point, Sample(**jax.tree.map(np.asarray, values))
+
+
 def sample(model: Model, point: Point, p) -> Sample:
     values = _sample(model, jax.tree.map(np.asarray, point), p)
     return Sample(**jax.tree.map(np.asarray, values))
 
 
 @eqx.filter_jit
+def _begin(model: Model, q, v, t, p):
+    model, point = model.begin(q, v, t, p)
+    return model, point, _values(model, point, p)
+
+
+@eqx.filter_jit
 def _sample(model: Model, point: Point, p) -> dict:
+    return _values(model, point, p)
+
+
+def _values(model: Model, point: Point, p) -> dict:
     system = model.system
     q, v = point.q, point.v
     B = jax.jacfwd(lambda v: system.rate(q, v, p))(v)

@@ -146,7 +146,8 @@ def check_mode_changes(
 ) -> None:
     """Verify (1) to (3) in a coarse run, and for guards of modes that it does not leave."""
     if model.k == 0:
-        return  # the mode never changes
+        report.add("mode changes", "none: there are no guards")
+        return
     places = Places(model, start, problem.params, problem.t_end)
     crossed: set = set()
     after = [start]
