@@ -12,7 +12,7 @@ everywhere: configuration q, velocity v, time t, parameters p, mode, held.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -60,6 +60,7 @@ class Scale(eqx.Module):
         return self.rest * (jnp.abs(slope) @ self.push)
 
 
+@runtime_checkable
 class AbstractReport(Protocol):
     """Where a check writes what it found; the verdict is "ok", "note" or "warning"."""
 
