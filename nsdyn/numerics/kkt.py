@@ -58,16 +58,21 @@ def masked_kkt(
     columns = solve(
         jnp.concatenate([b[:, None], Gm.T], axis=1)
     )  # together: a recursion makes one pass for all of them
-    x, Y, lam = columns[:, 0], columns[:, 1:], jnp.zeros_like(c)
+    Y = columns[:, 1:]
     inverse = _schur(Gm, Y, live)
-    for _ in range(1 + refinements):
+
+    def once(start, _):
+        x, lam = start
         change = inverse(jnp.where(live, matvec(Gm, x) - c, 0.0))  # (3)
-        x, lam = x - matvec(Y, change), lam + change  # (4)
-        if refinements:
-            # Compiled anew for its next use, lam may be rounded otherwise, by 1e-16 / sine^2 for
-            # nearly dependent rows; the next pass has to correct the very x that is the answer.
-            x, lam = lax.optimization_barrier((x, lam))
-    return x, lam
+        return (x - matvec(Y, change), lam + change), None  # (4)
+
+    start = columns[:, 0], jnp.zeros_like(c)
+    if not refinements:
+        return once(start, None)[0]
+    # A loop, because written out the compiler may compute x anew where it is used, with another
+    # rounding, which for nearly dependent rows is 1e-16 / sine^2; each pass has to correct the very
+    # x that is the answer.
+    return lax.scan(once, start, None, length=1 + refinements)[0]
 
 
 def _small_kkt(solve: Unrolled, G, live, b, c):
