@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from nsdyn.driver.arguments import Setup
+from nsdyn.driver.arguments import Setup, Values
 from nsdyn.driver.derivatives import with_replay
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import Jump, ModeChange
@@ -193,6 +193,14 @@ def _replay(integrator, model, state, log, times, count, law, p, every, plans):
     padded = count is not None
     (end, log), samples, _ = _padded_steps(one, (state, log), times, plans, padded, every)
     return end, log, samples
+
+
+def start(run: Setup, values: Values) -> State:
+    """The state at the beginning of a run."""
+    q, v, p = values.q0, values.v0, values.params
+    model = run.model(q, v, p)
+    t = jnp.asarray(run.grid.t0, float)
+    return run.integrator.start(model, model.start(q, v, t, p), p)
 
 
 def empty_log(setup: Setup, model: Model, state: State, capacity: int, limit, p) -> Log:
