@@ -2,7 +2,8 @@
 show them.
 
 All runs have the same grid; for each law there is a reference, by default event-driven RK4 with a
-smaller step. Residuals of the constraints are found at three levels (`nsdyn.analysis.residuals`).
+smaller step, sampled at the same times. Residuals of the constraints are found at three levels
+(`nsdyn.analysis.residuals`).
 """
 
 import dataclasses
@@ -101,7 +102,11 @@ class _Job(NamedTuple):
     names: tuple[str, str]
     step: float
     save_every: int
-    is_reference: bool = False
+    save_at: np.ndarray | None = None  # of the reference: the times of the runs
+
+    @property
+    def is_reference(self) -> bool:
+        return self.save_at is not None
 
     @property
     def title(self) -> str:
@@ -144,7 +149,7 @@ def compare(
     )
     jobs = [_Job(*entry, names, grid.step, grid.save_every) for entry, names in pairs]
     if reference is not None:
-        finer = (grid.step / refine, grid.save_every * refine, True)
+        finer = (grid.step / refine, grid.save_every, grid.times())
         laws = {job.names[1]: job.law for job in jobs if _refusal(problem, job) is None}
         jobs = [
             _Job(reference, law, (format_object(reference), name), *finer)
@@ -264,8 +269,10 @@ def _described(problem: Problem, job: _Job, t_end: float) -> dict[str, Any]:
 
 def _computed(problem: Problem, job: _Job, t_end: float) -> dict[str, tuple]:
     """Compile, run, time, and look at the result."""
-    options: dict[str, Any] = {"t_end": t_end, "save_every": job.save_every}
-    run = setup(problem, job.integrator, job.law, step=job.step, **options)
+    samples: dict[str, Any] = {"save_every": job.save_every}
+    if job.is_reference:
+        samples = {"save_at": job.save_at}
+    run = setup(problem, job.integrator, job.law, step=job.step, t_end=t_end, **samples)
     values = plain_values(problem, None, None, None)
     compile_time, hits = _compiled(problem, run, values)
     times: list[float] = []

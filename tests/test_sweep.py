@@ -57,7 +57,7 @@ def batch(size=SIZE):
 
 def run(size=SIZE, trajectories=2, **changes):
     """A sweep in chunks of `trajectories`, two at a time: memory for no more."""
-    each = module._bytes_in_use(PROBLEM)
+    each = module.WORK * module._bytes(PROBLEM, round(T_END / STEP) + 1, MAX_EVENTS)
     arguments = {
         "step": STEP,
         "max_events": MAX_EVENTS,
@@ -200,7 +200,7 @@ def test_layout():
     assert layout(100, memory=9.0) == (4, 2)
     assert layout(100, memory=1.5) == (1, 1)
     with pytest.raises(
-        nsdyn.ProblemError, match=r"memory: one trajectory needs about 1e\+06 bytes"
+        nsdyn.ProblemError, match=r"memory: one trajectory needs about 1e\+06 bytes.*save_every"
     ):
         layout(10, memory=1e5, each=1e6)
     for wrong in (0, -1.0, "1 GB", float("nan")):

@@ -49,6 +49,7 @@ class Setup(eqx.Module):
     tolerances: Tolerances
     grid: Grid
     max_events: Any
+    save_at: Any = None  # times of the samples; None for those of the grid
 
     def model(self, values: Values, scale: Scale | None = None) -> Model:
         """System and constraints, for states and parameters of these shapes; `scale` says how large
@@ -73,7 +74,7 @@ class Setup(eqx.Module):
             "law": repr(self.law),
             "law_reasons": self.law.reasons,
             "step": self.grid.step,
-            "save_every": self.grid.save_every,
+            "save_every": self.grid.save_every if self.save_at is None else None,
             "t0": self.grid.t0,
             "t_end": self.grid.t_end,
             "has_potential": problem.system.potential is not None,
@@ -88,6 +89,7 @@ def setup(
     step: float,
     t_end: float | None = None,
     save_every: int = 1,
+    save_at: Any = None,
     max_events: int = MAX_EVENTS,
     tolerances: Tolerances | None = None,
 ) -> Setup:
@@ -100,14 +102,16 @@ def setup(
         raise ProblemError(
             f"tolerances: expected nsdyn.Tolerances(...) or None, found {tolerances!r}"
         )
+    grid = _grid(problem, step, t_end, save_every)
     return Setup(
         system=problem.system,
         parts=problem.constraint,
         integrator=driven,
         law=law,
         tolerances=_default_tolerances() if tolerances is None else tolerances,
-        grid=_grid(problem, step, t_end, save_every),
+        grid=grid,
         max_events=_whole("max_events", max_events),
+        save_at=None if save_at is None else _save_at(save_at, grid),
     )
 
 
@@ -148,6 +152,28 @@ def _grid(problem: Problem, step: Any, t_end: Any, save_every: Any) -> Grid:
     if not end > problem.t0:
         raise ProblemError(f"t_end: expected a time after t0 = {problem.t0:g}, found {end:g}")
     return Grid(problem.t0, end, h, _whole("save_every", save_every))
+
+
+def _save_at(times: Any, grid: Grid) -> np.ndarray:
+    """The times in increasing order."""
+    if isinstance(times, jax.core.Tracer):
+        raise ProblemError("save_at: expected plain numbers, found traced values")
+    if grid.save_every != 1:
+        raise ProblemError("save_at and save_every: expected one of the two, found both")
+    try:
+        t = np.sort(np.asarray(times, float))
+    except (TypeError, ValueError) as error:
+        raise ProblemError(f"save_at: expected times, found {times!r}") from error
+    if t.ndim != 1 or not len(t):
+        raise ProblemError(f"save_at: expected a list of times, found shape {t.shape}")
+    slack = 1e-9 * grid.step  # round-off
+    outside = t[~((t >= grid.t0 - slack) & (t <= grid.t_end + slack))]
+    if len(outside):
+        raise ProblemError(
+            f"save_at: expected times from t0 = {grid.t0:g} to t_end = {grid.t_end:g}, found "
+            f"{outside[0]:g}"
+        )
+    return t
 
 
 def _finite(name: str, value: Any) -> float:

@@ -7,9 +7,8 @@ for each core, unless the program calls LAPACK (systems of more than 5 unknowns)
 batched call out to the threads that wait for it, and programs side by side can wait for ever.
 """
 
-import dataclasses
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from threading import Lock
 from typing import Any
@@ -28,7 +27,9 @@ from nsdyn.driver.arguments import (
     refuse_tracers,
     setup,
 )
-from nsdyn.driver.blocks import BLOCK_OF_BATCH, PROGRAMS, RECORDS, Block, Programs, blocks, traced
+from nsdyn.driver.blocks import BLOCK_OF_BATCH, PROGRAMS, Programs, traced
+from nsdyn.driver.collect import Collected, collect, sampled
+from nsdyn.driver.dense import kept_steps
 from nsdyn.driver.grid import CHUNK as STEPS
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw
@@ -55,6 +56,7 @@ def sweep(
     v0=None,
     t_end: float | None = None,
     save_every: int = 1,
+    save_at: Any = None,
     max_events: int = MAX_EVENTS,
     tolerances: Tolerances | None = None,
     memory: float = 1e9,
@@ -63,9 +65,9 @@ def sweep(
     """Simulate a batch. Leaves of `params`, and `q0`, `v0`, are one value for all or have one more,
     leading, axis.
 
-    `memory` (bytes) bounds what runs at a time, not the results. `progress(done, total)` is called
-    after each chunk. A trajectory that fails is marked in `status`; it raises nothing. Its samples
-    from then on are NaN.
+    Samples are taken as in `simulate`. `memory` (bytes) bounds what runs at a time, not the
+    results. `progress(done, total)` is called after each chunk. A trajectory that fails is marked
+    in `status`; it raises nothing. Its samples from then on are NaN.
     """
     run = setup(
         problem,
@@ -74,20 +76,25 @@ def sweep(
         step=step,
         t_end=t_end,
         save_every=save_every,
+        save_at=save_at,
         max_events=max_events,
         tolerances=tolerances,
     )
     refuse_tracers("sweep", problem, run, params, q0, v0)
     batch = batch_values(problem, params, q0, v0)
-    size, workers = _layout(batch.total, _bytes_in_use(problem), memory)
-    results = _Results(batch.total, run.grid.times(), run.max_events)
+    kept = kept_steps(run)
+    each = WORK * _bytes(problem, len(kept), run.max_events)
+    size, workers = _layout(batch.total, each, memory)
+    results = _Results(batch.total)
     chunk = lambda first: np.minimum(np.arange(first, first + size), batch.total - 1)
     part = lambda first: jax.tree.map(lambda x: np.asarray(x)[chunk(first)], batch.own)
     programs, side_by_side = _programs(run, part(0), batch.shared)
 
     def compute(first: int) -> int:
         own = part(first)
-        found = blocks(run, own, batch.shared, run.grid.saved, programs)
+        found = collect(run, own, batch.shared, kept, programs)
+        if run.save_at is not None:
+            found = sampled(run, own, batch.shared, found)
         return results.put(first, found)
 
     with ThreadPoolExecutor(workers if side_by_side else 1) as threads:
@@ -101,9 +108,9 @@ def sweep(
         except BaseException:  # an interrupt, too, should not wait for what has not begun
             threads.shutdown(wait=False, cancel_futures=True)
             raise
-    params_of_all = plain(batch.params(), other=lambda name, x: x)
-    about = run.about(problem)
-    solution = dataclasses.replace(results.solution, params=params_of_all, **about)
+    params = plain(batch.params(), other=lambda name, x: x)
+    t = run.grid.times() if run.save_at is None else run.save_at
+    solution = results.whole.solution(t, params, run.about(problem))
     _warn_if_singular(problem, batch, solution.events)
     return solution
 
@@ -141,11 +148,6 @@ def _programs(run: Setup, own: Values, shared: Values) -> tuple[Programs, bool]:
     return _compiled[key]
 
 
-def _bytes_in_use(problem: Problem) -> int:
-    """What one trajectory takes while it runs, however long it is."""
-    return WORK * _bytes(problem, BLOCK_OF_BATCH + STEPS, RECORDS)
-
-
 def _bytes(problem: Problem, samples: int, events: int) -> int:
     """The size of so many samples and events of one trajectory."""
     q, v = problem.q0, problem.v0
@@ -166,8 +168,8 @@ def _layout(total: int, each: int, memory) -> tuple[int, int]:
     fits = int(min(memory / each, cores * CHUNK))
     if fits < 1:
         raise ProblemError(
-            f"memory: one trajectory needs about {each:.3g} bytes while it runs, found "
-            f"{memory:.3g}. Raise memory"
+            f"memory: one trajectory needs about {each:.3g} bytes, found {memory:.3g}. "
+            "Raise memory or save_every, or lower max_events"
         )
     workers = max(1, min(cores, fits, total // WORTH_A_THREAD))
     needed = 1 << (-(-total // workers) - 1).bit_length()
@@ -175,86 +177,20 @@ def _layout(total: int, each: int, memory) -> tuple[int, int]:
 
 
 class _Results:
-    """The arrays of a sweep, filled chunk by chunk and block by block."""
+    """The arrays of a sweep, filled chunk by chunk."""
 
-    def __init__(self, total: int, times: np.ndarray, max_events: int):
+    def __init__(self, total: int):
         self.total = total
-        self.times = times
-        self.max_events = max_events
         self.lock = Lock()
-        self.solution: Any = None
+        self.whole: Any = None
 
-    def put(self, first: int, found: Iterable[Block]) -> int:
-        """Take in the blocks of a chunk, without what fills up the last one; how many trajectories
-        it had."""
-        done = 0
-        for block in found:
-            with self.lock:
-                if self.solution is None:
-                    self.solution = self._blank(block)
-            count = min(len(block.event_count), self.total - first)
-            runs = slice(first, first + count)
-            mine = jax.tree.map(lambda x, count=count: x[:count] if np.ndim(x) else x, block)
-            self._put_samples(runs, slice(done, None), mine)
-            self._put_events(first, mine)
-            ends = (mine.ending.status, mine.ending.t_stop, mine.ending.mode_stop, mine.effort)
-            solution = self.solution
-            whole = (solution.status, solution.t_stop, solution.mode_stop, solution.effort)
-            for array, x in zip(jax.tree.leaves(whole), jax.tree.leaves(ends), strict=True):
-                array[runs] = x
-            done += int(block.count)
+    def put(self, first: int, chunk: Collected) -> int:
+        """Take in a chunk, without what fills up the last one; how many trajectories it had."""
+        with self.lock:
+            if self.whole is None:
+                empty = lambda x: np.empty((self.total, *x.shape[1:]), x.dtype)
+                self.whole = jax.tree.map(empty, chunk)
+        count = min(len(chunk.ending.status), self.total - first)
+        for whole, part in zip(jax.tree.leaves(self.whole), jax.tree.leaves(chunk), strict=True):
+            whole[first : first + count] = part[:count]
         return count
-
-    def _blank(self, block: Block) -> Solution:
-        """A solution of the right shapes in which nothing has been put."""
-        point = block.samples.point
-        records = jax.tree.map(lambda x: x[:1], block.records)
-        capacity = self.max_events if block.records.t.shape[1] else 0
-        rows = lambda x: _blank((self.total, len(self.times), *x.shape[2:]), x.dtype)
-        runs = lambda x: _blank((self.total, *x.shape[1:]), x.dtype)
-        slots = lambda x: _blank((self.total, capacity, *x.shape[2:]), x.dtype)
-        return Solution(
-            t=self.times,
-            q=rows(point.q),
-            v=rows(point.v),
-            lam=rows(block.samples.lam),
-            mode=rows(point.mode),
-            energy=rows(block.energy),
-            events=Events(jax.tree.map(slots, records), np.zeros(self.total, int)),
-            status=runs(block.ending.status),
-            t_stop=runs(block.ending.t_stop),
-            mode_stop=runs(block.ending.mode_stop),
-            effort=jax.tree.map(runs, block.effort),
-        )
-
-    def _put_samples(self, runs: slice, rows: slice, block: Block) -> None:
-        number = int(block.count)
-        if number == 0:
-            return
-        point, solution = block.samples.point, self.solution
-        pairs = [
-            (solution.q, point.q),
-            (solution.v, point.v),
-            (solution.lam, block.samples.lam),
-            (solution.energy, block.energy),
-        ]
-        for whole, part in pairs:
-            whole[runs, rows.start : rows.start + number] = part[:, :number]
-        # Blocks end when no trajectory goes on; the modes of failed ones do not change any more.
-        solution.mode[runs, rows] = point.mode[:, number - 1 : number]
-        solution.mode[runs, rows.start : rows.start + number] = point.mode[:, :number]
-
-    def _put_events(self, first: int, block: Block) -> None:
-        events = self.solution.events
-        runs, slots = np.nonzero(np.arange(block.records.t.shape[1]) < block.event_count[:, None])
-        places = (first + runs, events.count[first + runs] + slots)
-        for whole, part in zip(
-            jax.tree.leaves(events.records), jax.tree.leaves(block.records), strict=True
-        ):
-            whole[places] = part[runs, slots]
-        events.count[first : first + len(block.event_count)] += block.event_count
-
-
-def _blank(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    kind = np.dtype(dtype).kind
-    return np.full(shape, np.nan if kind == "f" else 0 if kind == "b" else -1, dtype)

@@ -16,6 +16,7 @@ The same code serves a single run and a batch, whose runs lie along the first ax
 the state (`vmap`); they share the grid, so that the loop is one for all.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -27,10 +28,19 @@ import numpy as np
 from nsdyn.constraints.base import Scale
 from nsdyn.driver.arguments import Setup, Values
 from nsdyn.driver.grid import CHUNK
-from nsdyn.driver.march import Sample, chunk, empty_log
-from nsdyn.driver.outcome import Ending, Facts, Verdict, ending, facts, least_norm_impulses
-from nsdyn.driver.pure_run import start
+from nsdyn.driver.march import Sample, chunk, empty_log, start
+from nsdyn.driver.outcome import (
+    Ending,
+    Facts,
+    Verdict,
+    at_times,
+    ending,
+    facts,
+    known,
+    least_norm_impulses,
+)
 from nsdyn.numerics.newton import Effort
+from nsdyn.status import Status
 from nsdyn.stepping.integrator import State
 from nsdyn.stepping.log import Event, Log
 
@@ -123,7 +133,11 @@ def advance(
 
 
 def _for_each_run(own: Values) -> Callable:
-    return jax.vmap if jax.tree.leaves(own) else lambda function: function
+    return jax.vmap if is_batch(own) else lambda function: function
+
+
+def is_batch(own: Values) -> bool:
+    return bool(jax.tree.leaves(own))
 
 
 def _capacity(log: Log) -> int:
@@ -135,15 +149,14 @@ def _result(run: Setup, values: Values, progress: Progress, buffer: Sample, kept
     p = values.params
     model = run.model(values, progress.scale)
     state, log = progress.state, progress.log
-    samples = Sample(buffer.point.replace(t=run.grid.time(kept)), buffer.lam, buffer.status)
+    samples = at_times(buffer, run.grid.time(kept))
     found = _facts_in_pieces(lambda samples: facts(run, model, samples, p), samples, number)
     filled = jnp.arange(len(kept)) < number
     verdict, good = progress.verdict.with_samples(samples, found, filled)
-    blank = lambda x: jnp.where(good[:, None], x, jnp.nan)
-    point = samples.point.replace(q=blank(samples.point.q), v=blank(samples.point.v))
+    samples, energy = known(samples, found, good)
     parts = {
-        "samples": Sample(point, blank(found.lam), samples.status),
-        "energy": jnp.where(good, found.energy, jnp.nan),
+        "samples": samples,
+        "energy": energy,
         "records": least_norm_impulses(model, log, values.q0, p),
         "event_count": jnp.minimum(log.count, log.limit),
         "ending": ending(state, verdict, run.grid.t_end),
@@ -186,16 +199,16 @@ PROGRAMS = Programs(eqx.filter_jit(begin), eqx.filter_jit(advance))
 
 def traced(run: Setup) -> Setup:
     """The setup with the numbers of the grid as arguments of the program."""
-    where = lambda x: (x.grid, x.max_events)
-    return eqx.tree_at(where, run, (run.grid.traced(), np.asarray(run.max_events)))
+    limit = np.asarray(run.max_events)
+    return dataclasses.replace(run, grid=run.grid.traced(), max_events=limit, save_at=None)
 
 
 def blocks(
-    run: Setup, own: Values, shared: Values, kept: np.ndarray, programs: Programs = PROGRAMS
+    run: Setup, own: Values, shared: Values, kept: np.ndarray, programs: Programs
 ) -> Iterator[Block]:
     """The blocks of a run or a batch that record the steps `kept`, in numpy arrays, one after the
     other. They end early if no run goes on."""
-    size = BLOCK_OF_BATCH if jax.tree.leaves(own) else BLOCK
+    size = BLOCK_OF_BATCH if is_batch(own) else BLOCK
     run = traced(run)
     progress = programs.begin(run, own, shared)
     done = step = 0
@@ -207,7 +220,7 @@ def blocks(
         block, progress = programs.advance(run, own, shared, progress, *numbers)
         block = jax.tree.map(np.asarray, block)
         yield block
-        if np.all(block.ending.status != 0):
+        if np.all(block.ending.status != Status.OK):
             return
         # More events in one chunk than the log holds: then step by step.
         length = 1 if int(block.step) == step else CHUNK

@@ -38,7 +38,11 @@ class Grid(eqx.Module):
 
     def times(self) -> np.ndarray:
         """Times of the samples."""
-        return np.where(self.saved == self.steps, self.t_end, self.t0 + self.saved * self.step)
+        return self.times_of(self.saved)
+
+    def times_of(self, numbers: np.ndarray) -> np.ndarray:
+        """Times of the steps of these numbers."""
+        return np.where(numbers == self.steps, self.t_end, self.t0 + numbers * self.step)
 
     def time(self, k):
         return jnp.where(k >= self.steps, self.t_end, self.t0 + k * self.step)

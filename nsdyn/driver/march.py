@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from nsdyn.driver.arguments import Setup
+from nsdyn.driver.arguments import Setup, Values
 from nsdyn.driver.derivatives import with_replay
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import Jump, ModeChange
@@ -193,6 +193,13 @@ def _replay(integrator, model, state, log, times, count, law, p, every, plans):
     padded = count is not None
     (end, log), samples, _ = _padded_steps(one, (state, log), times, plans, padded, every)
     return end, log, samples
+
+
+def start(run: Setup, values: Values) -> tuple[Model, State]:
+    """The model that knows how large the motion is, and the state at the beginning of a run."""
+    t = jnp.asarray(run.grid.t0, float)
+    model, point = run.model(values).begin(values.q0, values.v0, t, values.params)
+    return model, run.integrator.start(model, point, values.params)
 
 
 def empty_log(setup: Setup, model: Model, state: State, capacity: int, limit, p) -> Log:

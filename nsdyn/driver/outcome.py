@@ -58,6 +58,19 @@ def _is_broken(model: Model, point: Point, G, Y, p) -> Bool[Array, ""]:
     return jnp.any((sizes > 0) & (jnp.abs(model.rows(point, p)) > allowed))
 
 
+def at_times(samples: Sample, t) -> Sample:
+    """Samples with the times of the grid: a state that failed may have kept an older one."""
+    return Sample(samples.point.replace(t=t), samples.lam, samples.status)
+
+
+def known(samples: Sample, found: Facts, good) -> tuple[Sample, Float[Array, " n"]]:
+    """Samples and energies, with NaN for those that are not good."""
+    blank = lambda x: jnp.where(good[:, None], x, jnp.nan)
+    point = samples.point.replace(q=blank(samples.point.q), v=blank(samples.point.v))
+    sample = Sample(point, blank(found.lam), samples.status)
+    return sample, jnp.where(good, found.energy, jnp.nan)
+
+
 class Verdict(eqx.Module):
     """When samples first went wrong; infinite if they did not."""
 

@@ -3,17 +3,18 @@ it."""
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from nsdyn.driver.arguments import MAX_EVENTS, Setup, Values, setup, traced_values
-from nsdyn.driver.march import Sample, empty_log, march
-from nsdyn.driver.outcome import Verdict, ending, facts, least_norm_impulses
+from nsdyn.driver.dense import kept_steps, samples_between
+from nsdyn.driver.march import empty_log, march, start
+from nsdyn.driver.outcome import Verdict, at_times, ending, facts, known, least_norm_impulses
 from nsdyn.laws.base import AbstractLaw
-from nsdyn.mechanics.model import Model
 from nsdyn.problem import Problem
 from nsdyn.results.events import Events
 from nsdyn.results.solution import Solution
-from nsdyn.stepping.integrator import IntegratorLike, State
+from nsdyn.stepping.integrator import IntegratorLike
 from nsdyn.tolerances import Tolerances
 
 
@@ -28,12 +29,14 @@ def rollout(
     v0=None,
     t_end: float | None = None,
     save_every: int = 1,
+    save_at: Any = None,
     max_events: int = MAX_EVENTS,
     tolerances: Tolerances | None = None,
 ) -> Solution:
-    """Simulate, purely. `step`, `t_end`, `save_every` and `max_events` are static.
+    """Simulate, purely. `step`, `t_end`, `save_every`, `save_at` and `max_events` are static.
 
-    The event table has the capacity `max_events`. Nothing raises: look at `status`.
+    Samples are taken as in `simulate`; with `save_at` the states of all steps are in memory for a
+    while. The event table has the capacity `max_events`. Nothing raises: look at `status`.
     """
     run = setup(
         problem,
@@ -42,6 +45,7 @@ def rollout(
         step=step,
         t_end=t_end,
         save_every=save_every,
+        save_at=save_at,
         max_events=max_events,
         tolerances=tolerances,
     )
@@ -54,20 +58,24 @@ def solve(run: Setup, values: Values, about: dict[str, Any]) -> Solution:
     model, state = start(run, values)
     log = empty_log(run, model, state, run.max_events, run.max_events, p)
     end, log, samples = march(run, model, state, log, p)
-    t = jnp.asarray(run.grid.times())
-    samples = at_times(samples, t)
+    kept = kept_steps(run)
+    if run.save_at is not None:
+        samples = jax.tree.map(lambda x: x[kept], samples)
+    samples = at_times(samples, jnp.asarray(run.grid.times_of(kept)))
     found = facts(run, model, samples, p)
     verdict, good = Verdict.none(state).with_samples(samples, found)
-    how = ending(end, verdict, run.grid.t_end)
-    blank = lambda x: jnp.where(good[:, None], x, jnp.nan)
+    samples, energy = known(samples, found, good)
     records = least_norm_impulses(model, log, values.q0, p)
+    if run.save_at is not None:
+        samples, energy = samples_between(run, model, samples, records, p)
+    how = ending(end, verdict, run.grid.t_end)
     return Solution(
-        t=t,
-        q=blank(samples.point.q),
-        v=blank(samples.point.v),
-        lam=blank(found.lam),
+        t=samples.point.t,
+        q=samples.point.q,
+        v=samples.point.v,
+        lam=samples.lam,
         mode=samples.point.mode,
-        energy=jnp.where(good, found.energy, jnp.nan),
+        energy=energy,
         events=Events(records, jnp.minimum(log.count, log.limit)),
         status=how.status,
         t_stop=how.t_stop,
@@ -75,15 +83,3 @@ def solve(run: Setup, values: Values, about: dict[str, Any]) -> Solution:
         effort=end.effort,
         **about,
     )
-
-
-def start(run: Setup, values: Values) -> tuple[Model, State]:
-    """The model that knows how large the motion is, and the state at the beginning of a run."""
-    t = jnp.asarray(run.grid.t0, float)
-    model, point = run.model(values).begin(values.q0, values.v0, t, values.params)
-    return model, run.integrator.start(model, point, values.params)
-
-
-def at_times(samples: Sample, t) -> Sample:
-    """Samples with the times of the grid: a state that failed may have kept an older one."""
-    return Sample(samples.point.replace(t=t), samples.lam, samples.status)

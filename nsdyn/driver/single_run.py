@@ -1,11 +1,11 @@
 """`simulate`: a run for people. It checks first, compiles once, and turns a status into an error
 that helps."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
 import jax
-import numpy as np
 
 from nsdyn._compiler import warn_if_untuned
 from nsdyn.analysis.singular import warn_if_singular
@@ -17,11 +17,11 @@ from nsdyn.driver.arguments import (
     refuse_tracers,
     setup,
 )
-from nsdyn.driver.blocks import blocks
+from nsdyn.driver.collect import collect, sampled
+from nsdyn.driver.dense import kept_steps
 from nsdyn.errors import SimulationError
 from nsdyn.laws.base import AbstractLaw, as_status
 from nsdyn.problem import Problem
-from nsdyn.results.events import Events
 from nsdyn.results.solution import Solution, plain
 from nsdyn.status import Status
 from nsdyn.stepping.integrator import IntegratorLike
@@ -39,6 +39,7 @@ def simulate(
     v0=None,
     t_end: float | None = None,
     save_every: int = 1,
+    save_at: Any = None,
     max_events: int = MAX_EVENTS,
     tolerances: Tolerances | None = None,
     check: bool = True,
@@ -46,8 +47,11 @@ def simulate(
     """Simulate a problem. Raises ProblemError before anything is compiled, SimulationError where a
     run stops early.
 
+    Samples are taken on the grid, after `save_every` steps each, or at the times `save_at`, in any
+    order: they come sorted, by dense output between the steps (`nsdyn.driver.dense`).
+
     `params`, `q0` and `v0` take the place of the problem's own. Other values of these, and another
-    `step`, `t_end`, `save_every` or `max_events`, compile nothing anew.
+    `step`, `t_end`, `save_every`, `save_at` or `max_events`, compile nothing anew.
     """
     warn_if_untuned()
     run = setup(
@@ -57,6 +61,7 @@ def simulate(
         step=step,
         t_end=t_end,
         save_every=save_every,
+        save_at=save_at,
         max_events=max_events,
         tolerances=tolerances,
     )
@@ -77,31 +82,17 @@ def simulate(
 
 def computed(problem: Problem, run: Setup, values: Values) -> Solution:
     """The solution of a run whose arguments were checked, trimmed, however it ended."""
-    nothing: Any = Values(jax.tree.map(lambda _: None, values.params), None, None)
-    found = list(blocks(run, nothing, values, run.grid.saved))
-    last = found[-1]
-    join = lambda pick: jax.tree.map(lambda *x: np.concatenate(x), *map(pick, found))
-    samples = join(lambda block: filled(block.samples, block.count))
-    solution = Solution(
-        t=samples.point.t,
-        q=samples.point.q,
-        v=samples.point.v,
-        lam=samples.lam,
-        mode=samples.point.mode,
-        energy=join(lambda block: filled(block.energy, block.count)),
-        events=Events.of(join(lambda block: filled(block.records, block.event_count))),
-        status=last.ending.status,
-        t_stop=last.ending.t_stop,
-        mode_stop=last.ending.mode_stop,
-        effort=last.effort,
-        params=plain(values.params, other=lambda name, x: x),
-        **run.about(problem),
-    )
-    return solution.trimmed()
-
-
-def filled(tree: Any, count: Any) -> Any:
-    return jax.tree.map(lambda x: x[: int(count)], tree)
+    nothing: Any = jax.tree.map(lambda _: None, values)
+    kept = kept_steps(run)
+    found = collect(run, nothing, values, kept)
+    params = plain(values.params, other=lambda name, x: x)
+    about = run.about(problem)
+    solution = found.solution(run.grid.times_of(kept), params, about).trimmed()
+    if run.save_at is None:
+        return solution
+    at_times = sampled(run, nothing, values, found).solution(run.save_at, params, about).trimmed()
+    ending = {"events": solution.events, "t_stop": solution.t_stop}
+    return dataclasses.replace(at_times, **ending)
 
 
 def raise_if_failed(solution: Solution) -> Solution:
