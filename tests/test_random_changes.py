@@ -135,7 +135,7 @@ def test_the_cases_are_what_they_are_called():
 BOUNDS = {
     "plain": 1e-10,
     "combinations": 1e-10,
-    "mass of condition 1e6": 1e-7,
+    "mass of condition 1e6": 1e-8,
     "rows scaled by 1e-6 to 1e6": 1e-10,
     "nearly dependent": 1e-8,
     "nearly equal": 1e-10,
