@@ -1,7 +1,7 @@
 """Generalized-alpha for mechanisms with constraints, of index 3, 2 or 1 (Arnold and Bruls; Jay and
 Negrut).
 
-Recursion and starting values as in `integrators.alpha`. The acceleration of a step solves
+Recursion and starting values as in `nsdyn.integrators._alpha`. The acceleration of a step solves
 
     M v' + G^T lam = f(q_1, v_1, t_1)                                                            (1)
     index 3:  g(q_1, t_1) = 0      index 2:  G v_1 + g_t = 0      index 1:  G v' + gamma = 0     (2)
@@ -12,14 +12,14 @@ v_1, let x be the solution of
     M x + G^T lam = f,    G x = G v' - e/s                                                       (3)
 
 where e is the residual of (2) and s = beta h^2 k, gamma h k or 1 its derivative with respect to G
-v'. x = v' is (1) and (2) together, and d(v' - x)/dv' = I + O(h): scaled by construction, with
-masked and dependent rows taken care of where (3) is solved.
+v'. x = v' is equivalent to (1) and (2), and d(v' - x)/dv' = I + O(h): the system is scaled by
+construction, and masked and dependent rows are handled where (3) is solved.
 
-As an integrator by itself it captures switches: the new constraints are imposed on the step in
-which a guard falls, and their reaction acts along the directions D of the impulse law, M v' + D^T
-lam = f. This is what the classical schemes can do, and it goes wrong at a velocity jump in three
-instructive ways (the study `switching_track` shows them); an event of its log holds v_0, v_1 and h
-lam. Inside `EventDriven` it is an ordinary smooth method and of order 2 across switches.
+Used by itself it captures events: the new constraints are imposed on the step in which a guard
+falls, and their reaction acts along the directions D of the impulse law, M v' + D^T lam = f. This
+is all that the classical schemes can do, and it fails at a velocity jump in three instructive ways
+(the study `switching_track` shows them); the record of an event then contains v_0, v_1 and h lam.
+Inside `EventDriven` it is an ordinary smooth method, of order 2 across events.
 """
 
 from typing import Any, Literal
@@ -43,7 +43,7 @@ class GeneralizedAlpha(AbstractCapturable):
     index: the level at which the constraints are imposed: 3 (positions), 2 (velocities) or
         1 (accelerations).
     rho_inf: spectral radius at infinite frequency, from 0 (most numerical damping) to 1 (none).
-    newton: tolerance and number of iterations of the implicit step, `nsdyn.Newton(...)`.
+    newton: tolerance and largest number of iterations of the implicit step, `nsdyn.Newton(...)`.
     """
 
     index: Literal[1, 2, 3] = eqx.field(static=True, default=3)
@@ -80,8 +80,10 @@ class GeneralizedAlpha(AbstractCapturable):
         return Step(end, move.memory(dv, lam, effort), found, point.v)
 
     def _solved(self, dv, model, point, move, p, new_mode):
-        """x of (3), lam, the directions of lam (as an impulse) and the end of the step."""
-        q, v = model.system.moved(point.q, move.increment(dv), p), move.velocity(dv)
+        """x of (3), lam, the answer of the law (None in a step without a new mode) and the end of
+        the step."""
+        q = model.system.moved(point.q, move.increment(dv), p)
+        v = move.velocity(dv)
         end = point.replace(t=point.t + move.h, q=q, v=v)
         end = end if new_mode is None else new_mode.enter(end)
         here = SaddlePoint(model, end, p)
@@ -101,6 +103,6 @@ class GeneralizedAlpha(AbstractCapturable):
 
     def step(self, model, point, memory, h, p, finish=None):
         end, memory, _, _ = self.advance(model, point, memory, h, p)
-        # Index 3 owes its order in lam to the residual at velocity level that a projection would
-        # remove.
+        # The order of index 3 in lam depends on its residual at velocity level, which a projection
+        # would remove.
         return (end if finish is None or self.index == 3 else finish(end)), memory

@@ -6,8 +6,8 @@ motion equations.
     y_1 = y + h/6 (k_1 + 2 k_2 + 2 k_3 + k_4)                                                    (2)
 
 y = (q, v), F = (q', v') with v' from `nsdyn.mechanics.formulations`. k_1 is the slope kept from the
-end of the step before, so a step costs four evaluations and the multipliers at its end are known.
-The stages are a loop: written out they run no faster, and compile time is what users wait for.
+end of the previous step, so a step costs four evaluations and the multipliers at its end are known.
+The stages are a loop: unrolled they run no faster, and users wait mostly for compilation.
 """
 
 from typing import Literal
@@ -31,8 +31,8 @@ class RK4(AbstractSmoothMethod):
 
     formulation: how the equations of motion are solved for the accelerations: "lagrange" (with
         multipliers; the default), "projected" (onto the admissible motions), or "minimal"
-        (independent coordinates, chosen again where they become badly conditioned). The motion is
-        the same; their cost and their drift differ.
+        (independent coordinates, chosen again when they become ill-conditioned). All give the same
+        motion; cost and drift differ.
     """
 
     formulation: Literal["lagrange", "projected", "minimal"] = eqx.field(
@@ -69,8 +69,8 @@ class RK4(AbstractSmoothMethod):
         def stage(carry, coefficient):
             (kq, ka), (sum_q, sum_a), _ = carry
             node, weight, last = coefficient
-            # The end of the step (2) is the last point at which the loop evaluates the slope: one
-            # copy of the model in all.
+            # The end of the step (2) is the last point at which the loop evaluates the slope, so
+            # that there is only one copy of the model.
             q = jnp.where(last, point.q + h * sum_q, point.q + node * h * kq)
             v = jnp.where(last, point.v + h * sum_a, point.v + node * h * ka)
             at = point.replace(t=point.t + node * h, q=q, v=v)

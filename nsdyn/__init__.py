@@ -101,7 +101,7 @@ __all__ = [
 
 
 def __getattr__(name: str):
-    """What needs scipy is imported when it is asked for: a run starts without."""
+    """Names that need scipy are imported on first use, so that a run starts without it."""
     if name in ("TransitionReport", "transition_report"):
         from nsdyn.analysis import event_transition, transition
 

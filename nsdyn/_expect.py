@@ -1,7 +1,7 @@
-"""What is expected of a value, or of what a function returns, and the errors where it is not so.
+"""Checks of values and of what functions return, with errors that name the argument, what was found
+and what was expected.
 
-Functions are evaluated abstractly: nothing is computed or compiled. Every message names the
-argument, what was found and what was expected.
+Functions are evaluated abstractly: nothing is computed or compiled.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ HINTS = (
         "; use jnp.where or jax.lax.cond where the function uses if on a value",
     ),
 )
-ROUND_OFF = 1e-8  # an entry of a list that is written as 0, beside the largest
+ROUND_OFF = 1e-8  # entries of a list smaller than this, relative to the largest, are written as 0
 
 
 def finite(name: str, value, where: str = "") -> None:
@@ -35,7 +35,7 @@ def finite(name: str, value, where: str = "") -> None:
 
 
 def returned(argument: str, function: Callable, *args, name: str | None = None) -> Any:
-    """What `function` returns, abstractly; what it raises comes out as a ProblemError."""
+    """What `function` returns, abstractly; what it raises becomes a ProblemError."""
     try:
         return jax.eval_shape(function, *args)
     except ProblemError:
@@ -51,8 +51,7 @@ def returned(argument: str, function: Callable, *args, name: str | None = None) 
 
 
 def _about_params(error: Exception, args: tuple) -> str:
-    """Whether a name is missing in the parameters, the last argument but for a mode and what is
-    held."""
+    """A hint if the error looks as if a name were missing in the parameters."""
     if isinstance(error, KeyError):
         names = next((list(x) for x in reversed(args) if isinstance(x, dict)), None)
         return "" if names is None else f"; params has the names {names}"
@@ -108,14 +107,15 @@ def vector(argument: str, function: Callable, *args, name=None) -> int:
 
 
 def listed(x, digits: int = 6) -> str:
-    """Numbers as a list to read; round-off beside the largest is written as 0."""
+    """Numbers as a list to read; entries that are round-off relative to the largest are written as
+    0."""
     x = np.ravel(np.asarray(x, float))
     small = ROUND_OFF * np.max(np.abs(x), initial=0.0)
     return "[" + ", ".join(f"{0.0 if abs(y) < small else y:.{digits}g}" for y in x) + "]"
 
 
 def pasted(x) -> str:
-    """Numbers as a list with all their digits, to be pasted into a program."""
+    """Numbers as a list with all digits, to be pasted into a program."""
     x = np.ravel(np.asarray(x, float))
     small = np.finfo(float).eps * np.max(np.abs(x), initial=0.0)
     return "[" + ", ".join(repr(0.0 if abs(y) < small else float(y)) for y in x) + "]"

@@ -1,7 +1,7 @@
-"""In a source tree `integrators`, `problems` and `studies` are folders beside `nsdyn`; here they
-become parts of it.
+"""In a source tree `integrators`, `problems` and `studies` are folders next to `nsdyn`; this module
+lets them be imported as parts of it.
 
-An installed nsdyn has them inside, and then nothing happens here.
+An installed nsdyn contains them; this module then does nothing.
 """
 
 import sys
@@ -13,7 +13,7 @@ BESIDE = ("integrators", "problems", "studies")
 
 
 class FoldersBeside:
-    """A finder that knows exactly three packages by name."""
+    """A finder for exactly these three packages."""
 
     def __init__(self, root: Path):
         self.folders = {f"nsdyn.{name}": root / name for name in BESIDE}
@@ -27,9 +27,9 @@ class FoldersBeside:
 
 
 def find_folders_beside(package: Path) -> None:
-    """Let Python find the three packages beside the folder `package`, if it lies in a source
+    """Let Python find the three packages next to the folder `package`, if that is in a source
     tree."""
     root = package.parent
     if (root / "pyproject.toml").is_file() and all((root / name).is_dir() for name in BESIDE):
-        # In front: another copy of nsdyn may be installed, and its parts must not be mixed in.
+        # At the front: another copy of nsdyn may be installed, and its parts must not be mixed in.
         sys.meta_path.insert(0, FoldersBeside(root))

@@ -17,8 +17,8 @@ from nsdyn.tolerances import Tolerances
 
 
 def as_arrays(tree):
-    """Numbers and numpy arrays become JAX arrays, so that a new value never compiles anew."""
-    # Through numpy: a number handed to JAX as it is would be converted by a program of its own.
+    """Numbers and numpy arrays as JAX arrays, so that a new value never causes a compilation."""
+    # Through numpy: JAX would compile a program to convert a plain number.
     convert = lambda x: (
         jnp.asarray(np.asarray(x))
         if isinstance(x, bool | int | float | np.ndarray | np.generic)
@@ -28,14 +28,15 @@ def as_arrays(tree):
 
 
 class Problem(eqx.Module):
-    """What is simulated.
+    """A mechanism with its constraints, its start, its time span and its parameters: all that is
+    simulated.
 
     name: for titles and messages.
     system: the mechanism without its constraints, a `System`.
-    constraint: None, one constraint, or a tuple of them, which hold together.
+    constraint: None, one constraint, or a tuple of constraints that hold together.
     q0, v0: configuration and velocity at the start; they must satisfy the constraints.
     t0, t_end: the time span.
-    params: any pytree of numbers and arrays; every function gets it as its argument `p`.
+    params: any pytree of numbers and arrays; every function receives it as its argument `p`.
     """
 
     name: str = eqx.field(static=True)
@@ -66,8 +67,7 @@ class Problem(eqx.Module):
         if name is not None:
             raise ProblemError(
                 f"Problem: the function {name} closes over a traced value, whose derivative would "
-                "be lost. "
-                "Put the value into params and read it from the argument p"
+                "be lost. Put the value into params and read it from the argument p"
             )
 
     def model(self, params=None, tolerances: Tolerances | None = None, step=0.0) -> Model:
@@ -77,8 +77,8 @@ class Problem(eqx.Module):
         return Model.of(self.system, self.constraint, self.q0, self.v0, t, p, tolerances, step)
 
     def check(self):
-        """Verify the problem at its start and, in a coarse run, where its mode changes. Returns a
-        report, line by line; raises ProblemError or warns where something is wrong."""
+        """Verify the problem at its start and, in a coarse run, at its mode changes. Returns a
+        report, line by line; raises ProblemError or warns if something is wrong."""
         from nsdyn.checks.problem_check import check
         from nsdyn.driver.pure_run import rollout
 
@@ -97,8 +97,7 @@ def _parts(constraint) -> tuple[AbstractConstraint, ...]:
         if not isinstance(part, AbstractConstraint):
             raise ProblemError(
                 "Problem(constraint=...): expected None, Fixed, Nonholonomic, Switching, "
-                "Scheduled, Contact, Transitions "
-                f"or a tuple of these, found {part!r}"
+                f"Scheduled, Contact, Transitions or a tuple of these, found {part!r}"
             )
     return tuple(parts)
 

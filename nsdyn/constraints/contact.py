@@ -24,13 +24,15 @@ from nsdyn.errors import ProblemError
 class Contact(AbstractConstraint):
     """One-sided distances that close with the impact law of the run, rest, and open again.
 
-    gap: gap(q, t, p) -> scalar or (m,): distances, positive where open.
+    gap: gap(q, t, p) -> scalar or (m,): distances, positive if open. Each has its own mode, 0
+        (open) or 1 (closed).
     rest_speed: a contact that leaves an impact with a gap rate of at most this speed stays closed.
-        None (the default) derives it from the motion: a part, `Tolerances.rest`, of the speed that
-        the forces would take away within one step, so that a hop of less than a fifth of a step
-        is not followed any more.
+        None (the default) derives it from the motion: the fraction `Tolerances.rest` of the speed
+        that the forces would take away within one step, so that a hop shorter than a fifth of a
+        step is no longer resolved.
 
-    Velocities at impacts come from the law of the run: Restitution(e), or a plastic one.
+    Velocities after impacts come from the law of the run: Restitution(e), or a plastic law. A
+    closed contact opens when its force would have to pull.
     """
 
     rows_argument: ClassVar[str] = "(gap=...)"
@@ -92,7 +94,7 @@ class Contact(AbstractConstraint):
         expect.vector("Contact(gap=...)", self.gap, q, t, p)
 
     def check_start(self, report, start):
-        """No gap may be negative. A force that pulls opens the contact at once."""
+        """No gap may be negative. (A contact whose force pulls at the start opens at once.)"""
         gap, slope = map(np.asarray, _gap_and_slope(self, start.q, start.t, start.p))
         name = label(self.gap)
         expect.finite("Contact(gap=...)", gap, " at q0")
@@ -106,7 +108,7 @@ class Contact(AbstractConstraint):
             report.add("gaps open or closed", f"smallest {name}[{least}] = {gap[least]:.3g}")
 
     def modes_to_search(self, mode):
-        return []  # a gap is its own constraint: it closes wherever the motion comes to it
+        return []  # a gap is its own constraint: the contact can close anywhere on gap = 0
 
     @property
     def title(self):

@@ -1,4 +1,5 @@
-"""Constraints that never switch: on positions (`Fixed`) and on velocities only (`Nonholonomic`)."""
+"""Constraints with a single mode: on positions (`Fixed`) and on velocities only
+(`Nonholonomic`)."""
 
 from collections.abc import Callable
 
@@ -12,11 +13,14 @@ from nsdyn._signature import label, require_function
 from nsdyn.constraints.base import AbstractConstraint
 from nsdyn.errors import ProblemError
 
-AFFINE = 1e-8  # relative change of dc/dv with v that counts as none
+AFFINE = 1e-8  # relative change of dc/dv with v up to which c counts as affine
 
 
 class Fixed(AbstractConstraint):
-    """g(q, t, p) -> (m,), always on."""
+    """A holonomic constraint g = 0 that always holds.
+
+    g: g(q, t, p) -> scalar or (m,), the residual. It may depend on time.
+    """
 
     g: Callable = eqx.field(static=True)
 
@@ -42,7 +46,10 @@ class Fixed(AbstractConstraint):
 
 
 class Nonholonomic(AbstractConstraint):
-    """c(q, v, t, p) -> (m,), affine in v, always on, at velocity level only."""
+    """A constraint c = 0 on velocities only, such as rolling, that always holds.
+
+    c: c(q, v, t, p) -> scalar or (m,), the residual; it must be affine in v.
+    """
 
     c: Callable = eqx.field(static=True)
 
@@ -67,7 +74,7 @@ class Nonholonomic(AbstractConstraint):
         expect.vector("Nonholonomic(c=...)", self.c, q, v, t, p)
 
     def check_start(self, report, start):
-        """c must be affine in v: dc/dv is the same at another velocity."""
+        """c must be affine in v: dc/dv must be the same at another velocity."""
         speeds = np.asarray(start.scale.v)
         speeds = speeds if np.any(speeds) else np.ones_like(speeds)
         other = start.v + speeds * (1.0 + np.cos(np.arange(len(speeds))))

@@ -1,11 +1,11 @@
 """The rows of a constraint with listed modes: which functions and locks make up each mode, and
-where their rows sit.
+which rows belong to them.
 
 A mode is None, a function g(q, t, p), a `lock(...)`, or a tuple of these. Two layouts, chosen
 statically:
 
-- union: every function has rows of its own and only the mask follows the mode. Used where that
-  takes no more rows than the largest mode, as with brakes that lock one after another; the Jacobian
+- union: every function has rows of its own and only the mask depends on the mode. Used if that
+  needs no more rows than the largest mode, as with brakes that lock one after another; the Jacobian
   then does not depend on the mode at all.
 - padded: the rows of the mode are selected by the traced mode and padded to the largest mode.
 """
@@ -24,7 +24,8 @@ from nsdyn.errors import ProblemError
 
 
 class Lock(eqx.Module):
-    """One held quantity: coordinate `target`, or the function target(q, p)."""
+    """One held quantity: the coordinate with the index `target`, or the function target(q, p) ->
+    scalar or (k,)."""
 
     target: int | Callable = eqx.field(static=True)
 
@@ -46,8 +47,13 @@ class Lock(eqx.Module):
 
 
 def lock(*targets: int | Callable) -> tuple[Lock, ...]:
-    """Hold coordinates (by index) or functions c(q, p) where they were when the stage or mode
-    began."""
+    """Hold coordinates or functions at the values they have when the stage or mode begins. For the
+    modes of `Switching` and the stages of `Scheduled`.
+
+    targets: indices of coordinates, or functions f(q, p) -> scalar or (k,). A vector-valued
+        function is held in all its k components, so `lock(f)` stands for k rows
+        f(q, p) - f(q, p at the mode change) = 0.
+    """
     if not targets:
         raise ProblemError("lock(): expected at least one coordinate index or function c(q, p)")
     for target in targets:
@@ -107,7 +113,7 @@ class ModeRows(eqx.Module):
     def sizes(self, q, t, p) -> dict:
         def size(item):
             if isinstance(item, Lock) and item.linear:
-                return 1  # the common case; the general way takes a tracer through the function
+                return 1  # the common case; the general one traces the function
             value = lambda q, t, p: self._value(item, q, t, p, self.hold(q, t, p))
             return jax.eval_shape(value, q, t, p).shape[0]
 
@@ -156,7 +162,8 @@ class ModeRows(eqx.Module):
 
     def persists(self, q, t, p, before, after):
         """Which rows of the mode `after` belong to items that are in the mode `before` too. A lock
-        that stays is held anew at each mode change, but where it was: the same row."""
+        that stays stores its value again at each mode change, but the value is the same: it is
+        the same row."""
         sizes, _, union = self._layout(q, t, p)
         live = self.table(q, t, p)
         if union:
@@ -175,7 +182,7 @@ class ModeRows(eqx.Module):
         return names + ["padding"] * (largest - len(names))
 
     def mode_name(self, mode) -> str:
-        """The mode by its number and what makes it up."""
+        """The number of the mode and what it consists of."""
         items = self.modes[int(mode)]
         return f"mode {int(mode)} ({', '.join(map(_item_name, items)) or 'free'})"
 

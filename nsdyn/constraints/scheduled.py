@@ -22,9 +22,17 @@ SAME_TIME = 1e-12  # relative difference of times that are one instant
 
 
 class Scheduled(AbstractConstraint):
-    """Stage k of `stages` (None, a function g(q, t, p) -> scalar or (m,), lock(...), or a tuple of
-    these) holds from times[k - 1] on. `times` are numbers, or a function times(p) of the
-    parameters. Capturing schemes switch at the end of the step in which a time lies."""
+    """Constraints that change at given times.
+
+    times: the instants at which the next stage begins, in ascending order: numbers, or a function
+        times(p) of the parameters. One less than there are stages; stage k holds from times[k - 1]
+        to times[k].
+    stages: for each stage None, a function g(q, t, p) -> scalar or (m,), lock(...), or a tuple of
+        these. A lock holds what it finds when its stage begins.
+
+    An event-driven run changes the mode exactly at these times; time-stepping schemes do so at the
+    end of the step in which a time lies.
+    """
 
     rows_argument: ClassVar[str] = "(stages=...)"
     guards_argument: ClassVar[str] = "(times=...)"
@@ -96,7 +104,7 @@ class Scheduled(AbstractConstraint):
         pass  # times are in order, and the stage at the start follows from them
 
     def modes_to_search(self, mode):
-        return []  # the times are known
+        return []  # the times of the mode changes are known
 
     def row_names(self, q, t, p, mode, m):
         return self.mode_rows.names(q, t, p, mode)

@@ -7,12 +7,12 @@ With the Heaviside step s(x) = 0, 1/2, 1 for x < 0, = 0, > 0 the constraint read
     k modes, k z's:     g = sum_i [prod_{j != i} (1 - s(z_j))] s(z_i) g_i                    (2)
 
 (1) is (2) with z_1 = -z, z_2 = z, up to the factor 1/2 on the surface itself, where both terms
-vanish. The formula gives the mode at the start. From then on the mode is memory: it is left when
-its own z falls through zero and the mode whose z rises is entered; among several, the fastest one.
-The rate of z decides at a tie at the start as well.
+vanish. The formula gives the mode at the start. From then on the mode is remembered: it is left
+when its own z falls through zero, and the mode whose z rises is entered; if there are several, the
+one whose z rises fastest. If several z vanish at the start, their rates decide as well.
 
-A z that is the new constraint itself (a capture) stays at zero after the switch: `latch=True` keeps
-every mode but the first once it was entered; a tuple of booleans says it mode by mode.
+A z that is the new constraint itself (a capture) stays at zero after the mode change: `latch=True`
+keeps every mode but the first once it has been entered; a tuple of booleans decides mode by mode.
 """
 
 from collections.abc import Callable
@@ -33,12 +33,18 @@ from nsdyn.errors import ProblemError
 class Switching(AbstractConstraint):
     """Constraints that replace each other where a switching function changes its sign.
 
-    modes: for each mode None, a function g(q, t, p) -> scalar or (m,), lock(...), or a tuple of
-        these. Where one mode follows another, both must hold.
-    switches: one z(q, p) for two modes, negative in mode 0 and positive in mode 1; or as many as
-        there are modes, each positive in its own. Along the motion z must cross zero, not touch it.
-    latch: modes that are never left once they are entered, because their z is their own constraint
-        and stays zero. True: all but the first; or a boolean for each mode.
+    modes: for each mode None (free), a function g(q, t, p) -> scalar or (m,), lock(...), or a tuple
+        of these. At the point where one mode follows another, the rows of both must hold.
+    switches: the switching functions: one z(q, p) for two modes, negative in mode 0 and positive in
+        mode 1; or one for each mode, positive in that mode. Along the motion z must cross zero, not
+        just touch it.
+    latch: which modes are never left once they have been entered. A latch is needed if the
+        constraint of a mode keeps its own z at zero, as when a moving part is captured at z = 0: z
+        then never rises again, and without a latch round-off would decide whether the mode is left.
+        False (the default): no mode latches. True: every mode but the first. Or a tuple with a
+        boolean for each mode.
+
+    If the velocity after the jump leads straight back through z = 0, the run stops with LEADS_BACK.
     """
 
     rows_argument: ClassVar[str] = "(modes=..., switches=...)"
@@ -116,7 +122,7 @@ class Switching(AbstractConstraint):
         return self._entered(q, qdot, p, jnp.full((), NO_MODE), scale)
 
     def _entered(self, q, qdot, p, leaving, scale: Scale):
-        """The mode that the motion is in just after now; NO_MODE if there is none."""
+        """The mode that the motion enters from here; NO_MODE if there is none."""
         z = self.z(q, p)
         Z = jax.jacfwd(lambda q: self.z(q, p))(q)
         dz = Z @ qdot
@@ -181,7 +187,7 @@ class Switching(AbstractConstraint):
         return [np.asarray(i) for i, latched in enumerate(self.latch) if not latched]
 
     def successors(self, q, p, mode, scale):
-        """Other modes whose switching functions vanish here as well."""
+        """The other modes whose switching functions vanish here as well."""
         z, zero = _z_and_zero(self, q, p, scale)
         found = [np.asarray(j) for j in np.flatnonzero(np.abs(z) <= zero) if j != mode]
         return found, f"no other switching function vanishes there, z = {expect.listed(z, 4)}"
@@ -203,7 +209,7 @@ class Switching(AbstractConstraint):
 
 
 def _z_and_zero(part: Switching, q, p, scale: Scale) -> tuple[np.ndarray, np.ndarray]:
-    """The switching functions, and how large they may be to count as zero."""
+    """The switching functions, and the values up to which they count as zero."""
     z, slope = _z_and_slope(part, q, p)
     return np.asarray(z), np.asarray(scale.near_zero(slope, q))
 

@@ -1,4 +1,5 @@
-"""The impulse acts along gradients between those before and after the switch (Patil and Bruls):
+"""The impulse acts along gradients between those before and after the mode change (Patil and
+Bruls):
 
     M (v+ - v-) + G_E^T Lam = U,    G+ v+ = -g_t+                                              (1)
 
@@ -34,8 +35,19 @@ METRICS = ("mass", "euclidean")
 
 
 class IntermediateGradient(AbstractLaw):
-    """The gradients at `position` E: 0 is G-, 1 is G+. E < 1/2 produces energy and needs
-    `allow_energy_gain`."""
+    """The impulse acts along gradients between those of the old and of the new constraints, on the
+    shortest path from one row space to the other.
+
+    position: E, from 0 (the old gradients) to 1 (the new ones, as in `PostSwitchGradient`). In the
+        mass metric E = 1/2 preserves kinetic energy, E > 1/2 dissipates it and E < 1/2 produces it.
+    metric: "mass" (the default) measures angles between gradients in the mass metric; the result
+        does not depend on the choice of coordinates. "euclidean" measures them in the coordinates
+        as they are: the statements about energy then do not hold in general, and units matter.
+    allow_energy_gain: must be True for E < 1/2.
+
+    Old and new constraints must have the same rank (RANK_CHANGES otherwise) and no principal angle
+    of 90 degrees between them (CUT_LOCUS).
+    """
 
     position: Any = eqx.field(converter=lambda x: jnp.asarray(x, float))
     metric: Literal["mass", "euclidean"] = eqx.field(static=True, default="mass")
@@ -62,7 +74,11 @@ class IntermediateGradient(AbstractLaw):
 
 
 class GrassmannMidGradient(AbstractLaw):
-    """`IntermediateGradient(1/2)`, which preserves kinetic energy, by simpler formulas."""
+    """`IntermediateGradient(1/2)`, which preserves kinetic energy, by simpler formulas.
+
+    metric: "mass" (the default) or "euclidean": how angles between the old and the new gradients
+        are measured. Energy is preserved in the mass metric; see `IntermediateGradient`.
+    """
 
     metric: Literal["mass", "euclidean"] = eqx.field(static=True, default="mass")
 
@@ -84,8 +100,8 @@ def _check_metric(law):
 
 
 def _refusal(E, allow_energy_gain, xp):
-    """The status of a position that the law does not take; `xp` is numpy, or jax.numpy for traced
-    ones."""
+    """The status of a position that the law does not accept; `xp` is numpy, or jax.numpy for traced
+    positions."""
     gains = (E < 0.5) & (not allow_energy_gain)
     inside = (E >= 0) & (E <= 1)
     return xp.where(inside, xp.where(gains, Status.ENERGY_GAIN, Status.OK), Status.BAD_POSITION)
@@ -104,8 +120,8 @@ def _stacked(change: ModeChange):
 
 
 def _independent(change: ModeChange, metric, G):
-    """Independent rows of G- and of G+ that span them, in the mass metric; in another metric those
-    of them that it can tell apart."""
+    """Independent rows of G- and of G+ that span them, in the mass metric; in another metric only
+    those that are independent in it too."""
     each = lambda solve, G: jnp.stack([small.spanning(rows @ solve(rows.T)) for rows in G])
     found = each(change.solve, G)
     if metric == "mass":
@@ -114,8 +130,8 @@ def _independent(change: ModeChange, metric, G):
 
 
 def _undefined(change: ModeChange, metric):
-    """The status of a switch with nothing between its gradients. Where the rows after held before,
-    nothing is asked for."""
+    """The status of a mode change for which no gradients between old and new are defined. If the
+    rows after are contained in those before, none are needed."""
     G = _stacked(change)
     frame = grassmann.frame(_metric(change, metric), G, _independent(change, metric, G))
     contained = jnp.max(frame.sines) <= DEPENDENT
@@ -125,7 +141,7 @@ def _undefined(change: ModeChange, metric):
 
 
 def _along(change: ModeChange, metric, T) -> Jump:
-    """(1) for combinations H+ = P G+ of the rows, orthonormal but for round-off; if x are their
+    """(1) for combinations H+ = P G+ of the rows, orthonormal up to round-off; if x are their
     impulses, Lam = P^T x."""
     G = _stacked(change)
     found = grassmann.pair(_metric(change, metric), G, _independent(change, metric, G))
@@ -140,7 +156,7 @@ def _along(change: ModeChange, metric, T) -> Jump:
         constant = jnp.linalg.inv(jax.lax.stop_gradient(H @ Y + missing))
         inverse = lambda b: constant @ b
     v, x = change.v_before + change.solve(change.U), jnp.zeros(len(H))
-    for _ in range(1 + grassmann.ORDERS):  # once for values, then for round-off and derivatives
+    for _ in range(1 + grassmann.ORDERS):  # first the values, then round-off and derivatives
         more = inverse(H @ v + P @ change.gt_after)
         v = v - Y @ more  # (1)
         x = x + more

@@ -27,9 +27,10 @@ for consistent velocities, v- = F_1 s'-. g_t and dv_1 are ours: the paper has sc
 constraints and consistent velocities, for which r_1 = 0. A persistent row that is driven at another
 rate from now on, or was violated, has r_1 != 0.
 
-Rows that depend on others are left out, new ones rather than persistent ones, which changes no
-velocity. The angle is that of the rows themselves; J_2 N and J_2 F_1 cannot tell it, since of a row
-that depends on J_1 they leave round-off, which has some direction.
+Rows that depend on others are left out, new ones rather than persistent ones; this changes no
+velocity. Dependence is judged by the angles between the rows themselves. It cannot be judged from
+J_2 N or J_2 F_1: of a row that depends on J_1 they leave only round-off, with an arbitrary
+direction.
 
 All forms answer with the impulses of all rows along D = J_+: Lam_1 follows from Lam_2 by
 
@@ -51,6 +52,16 @@ FORMS = ("lagrange", "redundant", "minimal")
 
 
 class MuellerTransition(AbstractLaw):
+    """The momentum-consistent transition condition of A. Mueller, in one of his three forms.
+
+    form: "lagrange" (the default) solves for the jump of all velocities together with the impulses;
+        these are the same equations as those of `PostSwitchGradient`. "redundant" and "minimal"
+        solve for the jump within the motions that the persistent constraints allow, in all
+        coordinates or in independent ones. All three give the same v+. The reduced forms are
+        meant for velocities v- that satisfy the old constraints, and are refused by time-stepping
+        schemes, whose velocities do not.
+    """
+
     form: Literal["lagrange", "redundant", "minimal"] = eqx.field(static=True, default="lagrange")
 
     def __check_init__(self):
@@ -77,7 +88,7 @@ class MuellerTransition(AbstractLaw):
 
 
 class _Parts:
-    """A mode change taken apart: the independent rows, those of J_1 and those of J_2."""
+    """A mode change split into its independent persistent rows J_1 and new rows J_2."""
 
     def __init__(self, change: ModeChange):
         G, kept = change.G_after, change.kept
@@ -93,7 +104,7 @@ class _Parts:
         given = jnp.zeros_like(change.v_before)
         pseudo = self.inverse(self.Y.T).T
         N = jnp.eye(len(given))
-        for _ in range(2):  # the second time for round-off, which matters where J_1 is ill
+        for _ in range(2):  # the second pass removes round-off, if J_1 is ill-conditioned
             left = jnp.where(self.old, self.r - small.matvec(J1, given), 0.0)
             given = given + small.matvec(self.Y, self.inverse(left))  # (2)
             N = N - small.matmul(pseudo, small.matmul(J1, N))

@@ -1,18 +1,18 @@
-"""Impulses along tangential directions B while constraints are established: friction, or what else
-resists there (Font-Llagunes and Kovecses):
+"""Impulses along tangential directions B while constraints are established: friction, or any other
+resistance (Font-Llagunes and Kovecses):
 
     M (v+ - v-) + G+^T Lam = U + B^T beta,    G+ v+ = -g_t+                                      (1)
 
-beta acts on the mechanism along +B, as U does; Lam, as everywhere, with the other sign. v_0 and
-Lam_0 being the answer of `PostSwitchGradient`, which is that for beta = 0, (1) has the solution
+beta acts on the mechanism along +B, as U does; Lam, as everywhere, has the other sign. With v_0 and
+Lam_0 the answer of `PostSwitchGradient`, which is the one for beta = 0, (1) has the solution
 
     v+ = v_0 + Y beta,  Lam = Lam_0 + C beta,  w = B v+ = w_0 + A beta,  A = B Y = A^T >= 0      (2)
     M Y + G+^T C = B^T,   G+ Y = 0
 
 Coulomb's law for one contact, with the normal impulse N = n^T Lam, where n is the direction of
-Lam_0 on the rows that are new (for one row N = |Lam|, which is an impulse if the row is a distance;
-where rows depend on each other the first of them carry Lam_0, so that to write a row again changes
-nothing): the contact
+Lam_0 on the new rows (for one row N = |Lam|, which is an impulse if the row is a distance; if rows
+depend on each other the first of them carry Lam_0, so that repeating a row changes nothing): the
+contact
 
     sticks,    w = 0,  where |beta| <= mu N,
     or slips,  w = -kappa beta,  kappa > 0,  |beta| = mu N                                     (3)
@@ -31,16 +31,15 @@ that none reverses the motion, and with T_0 the kinetic energy of v_0
 
     x = min(1, mu |Lam_0| A / (|w_0| (1 + mu c))),   c = sign(w_0) n^T C                         (6)
 
-where 1 + mu c > 0; otherwise friction presses the contact together more than it needs, and it
-sticks. For several directions x comes from bisection and, for derivatives, one step of Newton's
-method.
+if 1 + mu c > 0; otherwise friction presses the contact together more than it needs, and it sticks.
+For several directions x comes from bisection and, for derivatives, one step of Newton's method.
 
-The record of a jump has one impulse for each row. What acts tangentially goes with the new rows:
-their directions are
+The record of a jump has one impulse for each row. The tangential impulse is recorded with the new
+rows, whose directions are
 
     D = G+ - Lam (B^T beta)^T / |Lam|^2,   so that   D^T Lam = G+^T Lam - B^T beta               (7)
 
-Where the new rows have no impulse there is no contact, and no tangential impulse either.
+If the new rows have no impulse there is no contact, and no tangential impulse either.
 """
 
 from collections.abc import Callable
@@ -66,7 +65,7 @@ SOLVED = 1e-9  # relative residual of beta = function(Lam, ...) that counts as s
 
 
 class Function(eqx.Module):
-    """A function of a law: fixed at compile time, where numbers are traced."""
+    """A function given to a law. It is fixed at compile time, whereas numbers are traced."""
 
     call: Callable = eqx.field(static=True)
 
@@ -78,16 +77,18 @@ def _numbers_or_function(x):
 
 
 class NonIdeal(AbstractLaw):
-    """`PostSwitchGradient` with impulses B^T beta along the `tangents` B of one contact.
+    """`PostSwitchGradient` with impulses B^T beta along the `tangents` B of one contact: friction
+    during an impact.
 
-    tangents: B, shape (k, n), or a function tangents(q, t, p) -> (k, n), which a run needs wherever
-    B depends on q. mu: coefficient of Coulomb's law; or beta: the impulses, shape (k,), or a
-    function beta(Lam, v, q, t, p) -> (k,). Lam, shape (m,), are the impulses of the rows
-        after, those that occur together with the answer: the equation beta = beta(Lam(beta), ...)
-        is solved by Newton's method (in one step if beta is linear in Lam). v is the velocity
-        before. In plain use, `jump`, q, t and p are None.
+    tangents: B, shape (k, n), or a function tangents(q, t, p) -> (k, n), needed in a run if B
+        depends on q.
+    mu: coefficient of friction, for Coulomb's law. Give either mu or beta.
+    beta: the tangential impulses themselves, shape (k,), or a function beta(Lam, v, q, t, p) ->
+        (k,). Lam, shape (m,), are the impulses of the rows after, under the action of beta: the
+        equation beta = beta(Lam(beta), ...) is solved by Newton's method (in one step if beta is
+        linear in Lam). v is the velocity before. In a call of `jump`, q, t and p are None.
 
-    Coulomb's law never gains energy; given impulses and functions do what they are told.
+    Coulomb's law never gains energy; a given beta is applied as it is.
     """
 
     tangents: Any = eqx.field(converter=_numbers_or_function)

@@ -1,13 +1,13 @@
-"""System and constraints put together: what an integrator sees.
+"""System and constraints combined: what an integrator sees.
 
 Velocity-level rows of all constraints, with q' from the system,
 
     psi(q, v, t) = G v + psi_0,    G = d psi / dv                                             (1)
     d psi / dt = G v' + gamma,     gamma = psi_q q' + psi_t  (v fixed)                        (2)
 
-For holonomic rows psi = g_q q' + g_t, so gamma = d/dt(G) v + 2 g_qt v + g_tt. Everything comes from
-jvp; no third-order tensor is formed. The parts of a tuple of constraints keep their own modes and
-held values; the mode of the whole is their concatenation.
+For holonomic rows psi = g_q q' + g_t, so gamma = d/dt(G) v + 2 g_qt v + g_tt. Everything is
+computed by jvp; no third-order tensor is formed. The parts of a tuple of constraints keep their own
+modes and held values; the mode of the model is their concatenation.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ class Point(eqx.Module):
 
     t, q, v: time, configuration and velocity.
     mode: which constraints hold, an integer or several.
-    held: what each constraint stored when it last changed its mode, such as the angle of a lock.
+    held: what each constraint stored at its last mode change, such as the angle of a lock.
     """
 
     t: Float[Array, ""]
@@ -48,8 +48,8 @@ class Point(eqx.Module):
 
 
 class Model(eqx.Module):
-    """A system with its constraints, bound to the shapes of a problem: what an integrator sees. It
-    comes from `Problem.model`; its methods take a `Point` and the parameters p.
+    """A system with its constraints, for states of given shapes: what an integrator sees.
+    `Problem.model` builds it; its methods expect a `Point` and the parameters p.
 
     system, parts: the system, and its constraints one by one.
     row_counts, guard_counts, mode_shapes: rows and guards of each part, and the shape of its mode.
@@ -106,16 +106,17 @@ class Model(eqx.Module):
 
     @property
     def rows_independent(self) -> bool:
-        """Whether no rows can ever depend on each other, or vanish."""
+        """Whether it is certain that rows never depend on each other and never vanish."""
         return self.m == 0 or (len(self.parts) == 1 and self.parts[0].rows_independent)
 
     @property
     def guards_use_lam(self) -> bool:
-        """Whether a guard reads the multipliers."""
+        """Whether a guard uses the multipliers."""
         return any(part.guards_use_lam for part in self.parts)
 
     @property
     def mode_depends_on_impact(self) -> bool:
+        """Whether the velocity after an impact decides the mode of a part."""
         return any(part.mode_depends_on_impact for part in self.parts)
 
     @property
@@ -138,7 +139,7 @@ class Model(eqx.Module):
         return [x.reshape(shape) for x, shape in zip(flat, self.mode_shapes, strict=True)]
 
     def join_modes(self, modes: list[Array]) -> Array:
-        """The mode of the whole: that of the only part, or all of them in one vector."""
+        """The mode of the model: that of its only part, or those of all parts in one vector."""
         if len(modes) == 1:
             return modes[0]
         return jnp.concatenate([jnp.ravel(mode) for mode in modes]) if modes else jnp.zeros((), int)
@@ -154,7 +155,7 @@ class Model(eqx.Module):
     # Motion.
 
     def begin(self, q, v, t, p) -> tuple["Model", Point]:
-        """The model that knows how large the motion is, and the point at the beginning of a run."""
+        """The model with the scale of the motion filled in, and the point at the start of a run."""
         scale = jax.lax.stop_gradient(self._scale_at(q, v, t, p))
         model = eqx.tree_at(lambda x: x.scale, self, scale)
         qdot = self.system.rate(q, v, p)
@@ -162,11 +163,11 @@ class Model(eqx.Module):
         return model, self.point_at(t, q, v, self.join_modes(modes), p)
 
     def start(self, q, v, t, p) -> Point:
-        """The point at the beginning of a run."""
+        """The point at the start of a run."""
         return self.begin(q, v, t, p)[1]
 
     def point_at(self, t, q, v, mode, p) -> Point:
-        """A point in a given mode; the constraints hold what they find there."""
+        """A point in a given mode; held values are those at this point."""
         return Point(t, q, v, mode, tuple(part.hold(q, t, p) for part in self.parts))
 
     def qdot(self, point: Point, p) -> Float[Array, " nq"]:
@@ -178,7 +179,7 @@ class Model(eqx.Module):
     # Sizes that say what is small (`nsdyn.tolerances`).
 
     def _scale_at(self, q, v, t, p) -> Scale:
-        """L = |q|_M + h |v|_M + h^2 |M^-1 f|_M, and what goes with it."""
+        """L = |q|_M + h |v|_M + h^2 |M^-1 f|_M, and the other sizes of the motion."""
         first = self.join_modes([jnp.zeros(shape, int) for shape in self.mode_shapes])
         solve = self.system.solver(q, p)
         f = self.system.forces(q, v, t, p, first)
@@ -200,12 +201,12 @@ class Model(eqx.Module):
         n = v.shape[0]
         if self.system.solve is None:
             return jnp.sqrt(jnp.diagonal(solve(jnp.eye(n))))
-        # A long chain has no room for n x n.
+        # For a long chain an n x n matrix may not fit into memory.
         unit = lambda i: jnp.zeros(n).at[i].set(1.0)
         return jnp.sqrt(jax.lax.map(lambda i: solve(unit(i))[i], jnp.arange(n)))
 
     def length(self, point: Point, p) -> Float[Array, ""]:
-        """L = |q|_M + h |v|_M, and what it was at the start."""
+        """L = |q|_M + h |v|_M, plus its value at the start."""
         size = lambda x: jnp.sqrt(2 * self.system.kinetic(point.q, x, p))
         motion = self.system.as_motion(point.q, p)
         return size(motion) + self.step * size(point.v) + self.scale.length
@@ -241,7 +242,7 @@ class Model(eqx.Module):
         return jnp.concatenate(masks) if masks else jnp.zeros(0, bool)
 
     def jacobian(self, point: Point, p) -> Float[Array, "m n"]:
-        """G, the rows that are not live included."""
+        """G, including the rows that are not live."""
         if self.m == 0:
             return jnp.zeros((0, point.v.shape[0]))
         if self.system.kinematics is None and self.all_positional:
@@ -274,8 +275,8 @@ class Model(eqx.Module):
         )
 
     def after(self, fired: Bool[Array, " k"], point: Point, p) -> Point:
-        """The same point in the mode that follows. Parts whose guards fired also refresh what they
-        hold."""
+        """The same point in the mode that follows. Parts whose guards fired also refresh their held
+        values."""
         qdot = self.qdot(point, p)
         shares = _split(fired, self.guard_counts)
         modes, held = [], []
@@ -289,8 +290,8 @@ class Model(eqx.Module):
         return point.replace(mode=self.join_modes(modes), held=tuple(held))
 
     def persists(self, before: Point, after: Point, p) -> tuple[Bool[Array, " m"], np.ndarray]:
-        """Which rows of the mode after were live before as the same rows, and for which of them
-        the constraint says so; about the others nothing is known."""
+        """Which rows of the mode after are the same constraints as before, and for which rows the
+        constraint declares this at all."""
         modes = zip(self.split_mode(before.mode), self.split_mode(after.mode), strict=True)
         masks, known = [], []
         for part, (old, new), count in zip(self.parts, modes, self.row_counts, strict=True):
@@ -302,8 +303,8 @@ class Model(eqx.Module):
         return jnp.concatenate(masks), np.concatenate(known)
 
     def mode_after_impact(self, point: Point, rest_speeds: Float[Array, " m"], p) -> Array:
-        """The mode that an impact leaves; the velocity of `point` is that after it. A row whose
-        rate is below its rest speed may count as at rest."""
+        """The mode after an impact; `point` has the velocity after it. A row whose rate is at most
+        its rest speed may count as being at rest."""
         rates = _split(self.psi(point, p), self.row_counts)
         rest = _split(rest_speeds, self.row_counts)
         modes = self.split_mode(point.mode)
@@ -335,6 +336,6 @@ def _split(x, sizes):
 
 
 def _jacobian(function, x, m):
-    """Forward mode compiles to less code for the usual few coordinates; reverse mode wins for few
-    rows of many."""
+    """The Jacobian of a function with m values. Forward mode compiles to less code for the usual
+    few coordinates; reverse mode wins for few rows of many coordinates."""
     return (jax.jacrev if x.shape[0] > 8 * m else jax.jacfwd)(function)(x)

@@ -1,4 +1,4 @@
-"""Mass and live constraint rows at one point, factored once for everything a step asks of them.
+"""Mass and live constraint rows at one point, factored once for everything that a step needs.
 
 solve(f, c):            M x + G^T lam = f,  G x = c                                            (1)
 smallest_motion(c):     M x + G^T mu = 0,   G x = c    the smallest in the mass metric         (2)
@@ -32,8 +32,8 @@ class SaddlePoint:
         return jnp.sqrt(jnp.maximum(jnp.sum(self.G * self.Y.T, axis=1), 0.0))
 
     def rest_speeds(self) -> Float[Array, " m"]:
-        """Rates of the rows that count as at rest: a part of what the forces take away in one step,
-        or what is round-off beside the motion."""
+        """The rates up to which rows count as being at rest: a fraction of what the forces take
+        away in one step, plus the round-off of the motion."""
         v, model = self.point.v, self.model
         pull = small.matvec(self.G, self.solve_mass(self.f(v))) + self.gamma(v)
         speed = jnp.sqrt(2 * model.system.kinetic(self.point.q, v, self.p))
@@ -59,7 +59,7 @@ class SaddlePoint:
         dead = jnp.diag(jnp.where(self.live, 0.0, 1.0))
         inverse = small.factor(small.matmul(B, B.T) + dead, semidefinite=True)
         lam = jnp.zeros_like(c)
-        for _ in range(2):  # the second time for the digits that B B^T costs
+        for _ in range(2):  # the second pass restores the digits that B B^T costs
             left = small.matvec(self.G, x0 - small.matvec(Y, lam)) - c
             lam = lam + small.matvec(B.T, inverse(jnp.where(self.live, left, 0.0)))
         return x0 - small.matvec(Y, lam), lam  # (3)
@@ -72,7 +72,7 @@ class SaddlePoint:
         _, Y, inverse = kkt.schur(self.solve_mass, self.G, mask)
         return small.matvec(Y, inverse(jnp.where(mask, c, 0.0)))
 
-    # The three levels of the rows, and the force, at the same place with another velocity.
+    # The three levels of the rows, and the force, at the same configuration with another velocity.
 
     def g(self) -> Float[Array, " m"]:
         return self.model.rows(self.point, self.p)

@@ -4,7 +4,7 @@ kinematics.
     q' = v                      or, with quasi-velocities,  q' = kinematics(q, v, p)   (1)
     M(q) v' + G^T lam = f(q, v, t)                                                     (2)
 
-`System.from_lagrangian` finds f from T(q, v) and V(q) by automatic differentiation:
+`System.from_lagrangian` derives M and f from T(q, v) and V(q) by automatic differentiation:
 
     M = d2T/dv2,   f = dT/dq - dV/dq + applied - (d/dq dT/dv) v                        (3)
 """
@@ -26,13 +26,15 @@ class System(eqx.Module):
     """A mechanism without its constraints, made of functions.
 
     mass: mass(q, p) -> (n, n).
-    force: force(q, v, t, p) -> (n,), the whole right-hand side f, or force(q, v, t, p, mode).
-    potential: potential(q, p) -> scalar, for energy accounts.
-    solve: solve(q, b, p) = M^-1 b, where a system has a faster way than the mass matrix.
-    kinematics: kinematics(q, v, p) = q', for quasi-velocities.
-    momentum: momentum(q, v, p) = M v. With `solve` and this a run without constraints never forms
-        the mass matrix.
-    lagrangian: what the functions were made of; `System.from_lagrangian` fills it in.
+    force: force(q, v, t, p) -> (n,), the whole right-hand side f of M v' + G^T lam = f, or
+        force(q, v, t, p, mode).
+    potential: potential(q, p) -> scalar, for energies only; its force must be part of `force`.
+    solve: solve(q, b, p) = M^-1 b, if there is a faster way than factoring the mass matrix.
+    kinematics: kinematics(q, v, p) = q', for quasi-velocities; without it q' = v.
+    momentum: momentum(q, v, p) = M v. With both `solve` and `momentum` a run without constraints
+        never forms the mass matrix.
+    lagrangian: the functions that the others were derived from; `System.from_lagrangian` fills it
+        in.
     """
 
     mass: Callable = eqx.field(static=True)
@@ -69,14 +71,14 @@ class System(eqx.Module):
     def from_lagrangian(
         kinetic: Callable, potential: Callable | None = None, applied: Callable | None = None
     ) -> "System":
-        """A system from T = kinetic(q, v, p), V = potential(q, p) and further forces applied(q, v,
-        t, p)."""
+        """A system from its energies T = kinetic(q, v, p) and V = potential(q, p), and from further
+        forces applied(q, v, t, p)."""
         terms = Lagrangian(kinetic, potential, applied)
         return System(mass=terms.mass, force=terms.force, potential=potential, lagrangian=terms)
 
     def check_shapes(self, q, v, t, p) -> None:
-        """Raise unless the functions return what they should; `check_force` does it for the force,
-        once it is known what the mode looks like."""
+        """Raise ProblemError unless the functions return what they should. The force is left to
+        `check_force`, since it may need the mode."""
         n = v.shape[0]
         if self.kinematics is not None:
             shape = (q.shape, "the shape of q0")
@@ -103,13 +105,13 @@ class System(eqx.Module):
         return jax.jacfwd(lambda v: self.rate(q, v, p))(jnp.zeros(n))
 
     def spread(self, q, widths, p):
-        """The largest rates q' of velocities within these bounds."""
+        """Bounds of the rates q', for velocities within these bounds."""
         if self.kinematics is None:
             return widths
         return jnp.abs(self._rate_matrix(q, widths.shape[0], p)) @ widths
 
     def as_motion(self, q, p):
-        """The velocity x whose q' = B x is nearest to q itself: q measured as a motion."""
+        """The velocity x whose q' = B x is nearest to q: a measure of q in units of a motion."""
         if self.kinematics is None:
             return q
         n = jax.eval_shape(self.mass, q, p).shape[0]
@@ -141,8 +143,8 @@ class System(eqx.Module):
         return lambda b: vector(b) if b.ndim == 1 else jax.vmap(vector, in_axes=1, out_axes=1)(b)
 
     def weights(self, q, p):
-        """Factors that give all velocities one unit, sqrt(kg) m/s: roots of the masses. A system
-        with its own `solve` forms no mass matrix; its velocities are taken as they are."""
+        """Factors that give all velocities a common unit, sqrt(kg) m/s: the roots of the masses. A
+        system with its own `solve` forms no mass matrix; its velocities are left as they are."""
         if self.solve is not None:
             return jnp.ones(())
         return jnp.sqrt(jnp.diagonal(self.mass(q, p)))
@@ -154,7 +156,7 @@ class System(eqx.Module):
         return 0.5 * jnp.sum(v * momentum)
 
     def energy(self, q, v, p):
-        """T + V; T alone where the system has no potential."""
+        """T + V, or T if the system has no potential."""
         kinetic = self.kinetic(q, v, p)
         return kinetic if self.potential is None else kinetic + self.potential(q, p)
 
@@ -164,8 +166,8 @@ def _why(v) -> str:
 
 
 class Lagrangian(eqx.Module):
-    """The functions of (3). A module, so that two systems made of the same functions are equal and
-    share a program."""
+    """The functions of (3). It is a module so that two systems made of the same functions are equal
+    and share compiled programs."""
 
     kinetic: Callable = eqx.field(static=True)
     potential: Callable | None = eqx.field(static=True)

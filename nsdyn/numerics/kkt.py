@@ -13,9 +13,9 @@ so a dead row is an identity row of S.
 
 A row that depends on the rows before it leaves a pivot of S that is zero to round-off; its
 multiplier is set to zero. x is then still the unique solution as long as the rows are consistent.
-Where multipliers are shown, `least_norm_multipliers` removes their part in the null space of G^T:
-with K = G M^-1 G^T, the generalised inverse K^- of the same pivoting and N = 1 - K^- K, of which
-only the columns of dependent rows are not zero,
+For multipliers that are shown or used by guards, `least_norm_multipliers` removes the part in the
+null space of G^T: with K = G M^-1 G^T, its generalised inverse K^- by the same pivoting and
+N = 1 - K^- K, of which only the columns of dependent rows are not zero,
 
     lam - N (N^T N)^-1 N^T lam                                                     (5)
 """
@@ -48,24 +48,27 @@ def masked_kkt(
     refinements: int = 0,
 ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
     """x and lam of (1) and (2); `solve` applies M^-1 to a vector or to columns. Each refinement
-    repeats (3) and (4) for what is left of (2); worth it where accuracy counts more than time, as
-    in jumps."""
+    repeats (3) and (4) for the residual of (2); this is worthwhile where accuracy matters more than
+    time, as in jumps."""
     if G.shape[0] == 0:
         return solve(b), jnp.zeros(0, b.dtype)
     if isinstance(solve, Unrolled) and G.shape[0] <= UNROLL and not refinements:
         return _small_kkt(solve, G, live, b, c)
     Gm = _masked(G, live)
-    columns = solve(
-        jnp.concatenate([b[:, None], Gm.T], axis=1)
-    )  # together: a recursion makes one pass for all of them
-    x, Y, lam = columns[:, 0], columns[:, 1:], jnp.zeros_like(c)
+    # Together: a recursive solver makes one pass for all of them.
+    columns = solve(jnp.concatenate([b[:, None], Gm.T], axis=1))
+    x = columns[:, 0]
+    Y = columns[:, 1:]
+    lam = jnp.zeros_like(c)
     inverse = _schur(Gm, Y, live)
     for _ in range(1 + refinements):
         change = inverse(jnp.where(live, matvec(Gm, x) - c, 0.0))  # (3)
-        x, lam = x - matvec(Y, change), lam + change  # (4)
+        x = x - matvec(Y, change)  # (4)
+        lam = lam + change
         if refinements:
-            # Compiled anew for its next use, lam may be rounded otherwise, by 1e-16 / sine^2 for
-            # nearly dependent rows; the next pass has to correct the very x that is the answer.
+            # If the compiler computed lam again for its next use, it might be rounded differently,
+            # by 1e-16 / sine^2 for nearly dependent rows; the next pass must correct the very x
+            # that is returned.
             x, lam = lax.optimization_barrier((x, lam))
     return x, lam
 
@@ -92,8 +95,8 @@ def least_norm_multipliers(
     solve: Callable, G: Float[Array, "m n"], lam: Float[Array, " m"]
 ) -> Float[Array, " m"]:
     """The multipliers of least norm with the same G^T lam; those of independent rows stay as they
-    are. `solve` applies M^-1: in its metric, and no other, it does not depend on units which rows
-    are dependent."""
+    are. `solve` applies M^-1: dependence is judged in the mass metric, so it does not change with
+    the units of the coordinates."""
     m = G.shape[0]
     if m < 2:
         return lam
@@ -119,8 +122,8 @@ def spanning_rows(
     live: Bool[Array, " m"],
     preferred: Bool[Array, " m"] | None = None,
 ) -> Bool[Array, " m"]:
-    """Independent ones of the live rows that span all of them, chosen with more care than a step
-    can spend: see `small.spanning`."""
+    """Independent live rows that span all of them, chosen with more care than a step can afford:
+    see `small.spanning`."""
     Gm = _masked(G, live)
     return live & spanning(matmul(Gm, solve(Gm.T)), preferred)
 

@@ -1,4 +1,4 @@
-"""Dense output of a step and the first look for sign changes of the guards on it.
+"""Dense output of a step, and the detection of guards that fall through zero on it.
 
 Between the ends (q_0, v_0) and (q_1, v_1) of a step, with x = (t - t_0)/h, cubic Hermite
 interpolation
@@ -6,8 +6,8 @@ interpolation
     y(x) = (1+2x)(1-x)^2 y_0 + x(1-x)^2 h y'_0 + x^2(3-2x) y_1 - x^2(1-x) h y'_1            (1)
 
 of q (with q') and of v (with v'); lam is interpolated linearly. Guards are sampled at equal
-distances; through three neighbouring samples a, b, d runs a parabola with curvature c = a - 2b + d,
-whose lowest value b - (a-d)^2/(8c) shows a guard that dips below zero between samples:
+distances. The parabola through three neighbouring samples a, b, d has the curvature c = a - 2b + d
+and the lowest value b - (a-d)^2/(8c), which reveals a guard that dips below zero between samples:
 
     c > 0,  |a - d| <= 2c,  8 b c <= (a - d)^2                                              (2)
 """
@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.stepping.integrator import State
 
-# In units of the step: a crossing that round-off puts just beyond the end of a step belongs to it
+# In units of the step: a crossing that round-off puts just beyond the end of a step belongs to it.
 SLACK = 1e-9
 
 
@@ -52,9 +52,12 @@ def guards_between(model: Model, start: State, end: State, h, p, x):
 
 
 class Surface(eqx.Module):
-    """Which guards are on their surface, that is, zero to within a tolerance > 0. Such a guard is
-    not watched until it has risen above its tolerance; `departure_rate` is the positive rate at
-    which it leaves zero, or 0 if it does not."""
+    """Which guards are zero to round-off.
+
+    tolerance: positive for a guard that is zero within this tolerance. Such a guard is not watched
+        until it has risen above its tolerance. 0 for all others.
+    departure_rate: the positive rate at which it leaves zero, or 0 if it does not.
+    """
 
     tolerance: Float[Array, " k"]
     departure_rate: Float[Array, " k"]
@@ -69,8 +72,12 @@ class Surface(eqx.Module):
 
 
 class GuardScan(NamedTuple):
-    """Which guards fall through zero on a step and where each first does so (infinite if it does
-    not); whether one that sits on its surface leaves it through the side it came from."""
+    """The guards on one step.
+
+    fired: which guards fall through zero.
+    first_zero: the fraction of the step at which each first does so; infinite if it does not.
+    fell_back: whether a guard resting at zero became negative again.
+    """
 
     fired: Bool[Array, " k"]
     first_zero: Float[Array, " k"]
@@ -78,7 +85,7 @@ class GuardScan(NamedTuple):
 
 
 def scan_guards(model: Model, start: State, end: State, h, p, intervals: int) -> GuardScan:
-    """The guards on the dense output of a step, sampled at this many intervals."""
+    """The guards on the dense output of a step, sampled in this many intervals."""
     inner = guards_between(model, start, end, h, p, np.arange(1, intervals) / intervals)
     values = jnp.concatenate([start.guard[None], inner, end.guard[None]])
     surface: Surface = start.own
@@ -88,12 +95,13 @@ def scan_guards(model: Model, start: State, end: State, h, p, intervals: int) ->
 
 
 def _scan_one(values, tolerance, rise):
-    """For one guard. On its surface (tolerance > 0) it counts as fallen only once it has risen
-    above its tolerance; `rise` is its departure rate times the step."""
+    """`GuardScan` for one guard. If it starts at zero (tolerance > 0) it can fire only after it has
+    risen above its tolerance; `rise` is its departure rate times the step."""
     n = values.shape[0] - 1
     number = np.arange(1.0, n + 1)
     earliest = lambda which, of: jnp.min(jnp.where(which, of, jnp.inf))
-    beyond, dip = below(values[1:], tolerance), dips(values)
+    beyond = below(values[1:], tolerance)
+    dip = dips(values)
     risen = jnp.where(
         (tolerance == 0) | (rise > 0),
         0.0,
@@ -108,9 +116,9 @@ def _scan_one(values, tolerance, rise):
 
 
 def _crossings(values, tolerance, rise):
-    """Where in each interval a guard that is beyond zero at its end crossed, as a part of it: by
-    linear interpolation, or in the first one by the rate at which a guard on its surface was
-    left."""
+    """Where in each interval a guard that is negative at its end crossed zero, as a fraction of the
+    interval: by linear interpolation, or in the first interval, for a guard that started at zero,
+    from its departure rate."""
     left, right = values[:-1], values[1:]
     fall = left - right
     linear = jnp.where(fall > 0, left / jnp.where(fall > 0, fall, 1.0), 1.0)
@@ -119,7 +127,7 @@ def _crossings(values, tolerance, rise):
 
 
 def dips(values):
-    """Whether the parabola through each three positive samples reaches zero between them."""
+    """Where the parabola through three neighbouring positive samples reaches zero."""
     a, b, d = values[:-2], values[1:-1], values[2:]
     c = a - 2 * b + d
     return (
@@ -141,7 +149,7 @@ def _roots(values, dip):
 
 
 def below(samples, tolerance):
-    """Which samples count as beyond the surface; the last one already when it is about to cross."""
+    """Which samples count as below zero; the last one already if it is about to cross."""
     about = SLACK * jnp.maximum(samples[-2] - samples[-1], 0.0)
     last = np.arange(samples.shape[0]) == samples.shape[0] - 1
     return samples <= jnp.where(tolerance > 0, -tolerance, jnp.where(last, about, 0.0))

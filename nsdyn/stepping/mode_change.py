@@ -1,9 +1,9 @@
 """One mode change of a mechanism: new mode, law, velocity after, record.
 
-    fired guards -> mode after -> G-, G+ -> law -> v+ -> (contacts settle) -> record
+    fired guards -> mode after -> G-, G+ -> law -> v+ -> (mode after the impact) -> record
 
-Rows that only disappear leave the velocity unchanged. A contact that bounces opens again at once;
-one that comes to rest has its rate removed in the mass metric.
+If rows only disappear, the velocity does not change. A contact that bounces opens again at once; if
+it comes to rest, its remaining rate is removed in the mass metric.
 
 Residuals are compared with the sizes of `nsdyn.tolerances`: with w_i = |G_i|_(M^-1),
 
@@ -28,8 +28,14 @@ from nsdyn.stepping.log import Event
 
 
 class LawAnswer(NamedTuple):
-    """What the law answered, whether it had work to do, why it failed, what it was asked, and the
-    kinetic energy T(v) at that place."""
+    """The answer of a law.
+
+    jump: its jump; no change of the velocity if it has nothing to do.
+    acts: whether it has something to do: a row is new, or a velocity is forbidden.
+    failure_code: why it failed, or OK.
+    change: the mode change that it was asked about.
+    kinetic: the kinetic energy T(v) at this configuration, a function.
+    """
 
     jump: Jump
     acts: Bool[Array, ""]
@@ -39,8 +45,8 @@ class LawAnswer(NamedTuple):
 
 
 def ask_law(model: Model, before: Point, here: SaddlePoint, v, law: AbstractLaw, p) -> LawAnswer:
-    """The law on the velocity v, from the mode of `before` to that of `here`, at the configuration
-    of `here`."""
+    """Apply the law to the velocity v, from the mode of `before` to that of `here`, at the
+    configuration of `here`."""
     old = before.replace(t=here.point.t, q=here.point.q, v=v)
     M = model.system.mass(old.q, p)
     change = ModeChange.of(
@@ -75,8 +81,8 @@ def ask_law(model: Model, before: Point, here: SaddlePoint, v, law: AbstractLaw,
 
 
 def _is_driven(change: ModeChange, obey) -> Bool[Array, " m"]:
-    """Which rows move against their rate: a row that stays but is driven at another speed is as
-    good as new."""
+    """Which rows have the wrong rate. A persistent row that is now driven at another speed counts
+    like a new one."""
     size = jnp.abs(change.G_after) @ jnp.abs(change.v_before) + jnp.abs(change.gt_after)
     return jnp.abs(change.rates(change.v_before)) > obey * size  # (3)
 
@@ -103,7 +109,7 @@ def change_mode(model: Model, point: Point, fired, law: AbstractLaw, p):
 
 
 def after_impact(model: Model, here: SaddlePoint, jump: Jump, p) -> tuple[Point, Array]:
-    """The point after the impulse, with contacts settled, and all the impulse that took it
+    """The point after the impulse, in the mode after the impact, and the total impulse that led
     there."""
     landed = here.point.replace(v=jump.v_after)
     if not model.mode_depends_on_impact:
@@ -129,9 +135,10 @@ def record_of(before: Point, landed: Point, Lam: Float[Array, " m"], answer: Law
 
 
 def status_of(model: Model, landed: Point, answer: LawAnswer, here: SaddlePoint, p):
-    """What is wrong with a mode change, apart from constraints that do not meet."""
-    # Settling only takes rows away, so the rows of `here` serve for the landed point too.
-    change, tolerance = answer.change, model.tolerances.obey
+    """The status of a mode change, without the test whether the new constraints hold."""
+    # The mode after the impact has no further rows, so those of `here` serve for `landed` too.
+    change = answer.change
+    tolerance = model.tolerances.obey
     speeds = [jnp.sqrt(2 * answer.kinetic(v)) for v in (change.v_before, landed.v)]
     bound = tolerance * (here.row_sizes * sum(speeds) + jnp.abs(change.gt_after))
     obeyed = jnp.abs(change.rates(landed.v)) <= bound  # (2)
