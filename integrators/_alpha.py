@@ -33,12 +33,13 @@ The memory does not depend on the step: offsets are stored divided by their powe
 may have any size.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from nsdyn._types import Number, Params, Rows, Scalar, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.mechanics.formulations import lagrange
 from nsdyn.mechanics.model import Model, Point
@@ -49,7 +50,7 @@ from nsdyn.stepping.integrator import AbstractMemory
 SHORTEST = 1e-10  # shortest partial step, in units of the step of the grid
 
 
-def radius(x):
+def radius(x: Any) -> Scalar:
     """The converter of rho_inf: a traced number in [0, 1]."""
     if not isinstance(x, jax.Array) and not (isinstance(x, int | float) and 0.0 <= x <= 1.0):
         raise ProblemError(
@@ -70,7 +71,7 @@ class Alpha(NamedTuple):
     C: Array
 
 
-def alpha(rho) -> Alpha:
+def alpha(rho: Any) -> Alpha:
     """(1), and the constants k, D and C."""
     am = (2 * rho - 1) / (rho + 1)
     af = rho / (rho + 1)
@@ -105,7 +106,7 @@ class AlphaMemory(AbstractMemory):
 
 
 def begin(
-    model: Model, point: Point, p, c: Alpha, tilt: bool = False, shift: bool = False
+    model: Model, point: Point, p: Params, c: Alpha, tilt: bool = False, shift: bool = False
 ) -> AlphaMemory:
     """The memory at a point of which only (q, v) is known: at the start and after an event."""
     zero = jnp.zeros_like(point.v)
@@ -143,7 +144,7 @@ class AlphaStep(NamedTuple):
     a: Array
 
     @staticmethod
-    def of(c: Alpha, model: Model, point: Point, memory: AlphaMemory, h) -> "AlphaStep":
+    def of(c: Alpha, model: Model, point: Point, memory: AlphaMemory, h: Number) -> "AlphaStep":
         # After an event at the very end of a step nothing may be left of the step.
         shortest = SHORTEST * model.step
         h = jnp.where(jnp.abs(h) < shortest, shortest, h)
@@ -155,40 +156,42 @@ class AlphaStep(NamedTuple):
             a=memory.a + h * memory.drift,
         )
 
-    def pseudo_acceleration(self, dv):
+    def pseudo_acceleration(self, dv: Velocity) -> Velocity:
         c = self.c
         return ((1 - c.af) * dv + c.af * self.dv - c.am * self.a) / (1 - c.am)  # (2)
 
-    def increment(self, dv):
+    def increment(self, dv: Velocity) -> Velocity:
         h, beta = self.h, self.c.beta
         return h * self.v + h * h * (
             (0.5 - beta) * self.a + beta * self.pseudo_acceleration(dv)
         )  # (3)
 
-    def velocity(self, dv):
+    def velocity(self, dv: Velocity) -> Velocity:
         h, gamma = self.h, self.c.gamma
         return self.v + h * ((1 - gamma) * self.a + gamma * self.pseudo_acceleration(dv))  # (3)
 
     @property
-    def dq_da(self):
+    def dq_da(self) -> Scalar:
         return self.c.beta * self.h**2 * self.c.k
 
     @property
-    def dv_da(self):
+    def dv_da(self) -> Scalar:
         return self.c.gamma * self.h * self.c.k
 
-    def velocity_error(self, here: SaddlePoint, v):
+    def velocity_error(self, here: SaddlePoint, v: Velocity) -> Rows:
         """The residual psi, as an acceleration."""
         return here.psi(v) / self.dv_da
 
-    def position_error(self, here: SaddlePoint, v):
+    def position_error(self, here: SaddlePoint, v: Velocity) -> Rows:
         """The residual g, as an acceleration; psi in rows without a position level."""
         gap = here.g() / self.dq_da
         if here.model.all_positional:
             return gap
         return jnp.where(here.model.positional, gap, self.velocity_error(here, v))
 
-    def noise(self, model: Model, point: Point, weights, tolerance, p):
+    def noise(
+        self, model: Model, point: Point, weights: Array, tolerance: Number, p: Params
+    ) -> Scalar:
         """Absolute Newton tolerance: round-off of q/h^2 and v/h, plus a fraction of |M^-1 f| in
         case the acceleration itself vanishes."""
         size = lambda x: jnp.max(jnp.abs(weights * x))
@@ -197,7 +200,7 @@ class AlphaStep(NamedTuple):
         push = size(model.system.solver(point.q, p)(model.force(point, p)))
         return NOISE * (q / self.dq_da + v / jnp.abs(self.dv_da)) + tolerance * push
 
-    def memory(self, dv, lam, effort) -> AlphaMemory:
+    def memory(self, dv: Velocity, lam: Rows, effort: Effort) -> AlphaMemory:
         zero = jnp.zeros_like(dv)
         return AlphaMemory(
             a=dv,

@@ -23,7 +23,9 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool
 
+from nsdyn._types import GuardMask, Guards, Number, Params, Velocity
 from nsdyn.laws.base import AbstractLaw, Jump
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
@@ -36,7 +38,7 @@ from nsdyn.stepping.integrator import (
     State,
     first_of,
 )
-from nsdyn.stepping.log import Event
+from nsdyn.stepping.log import Event, Log
 from nsdyn.stepping.mode_change import (
     LawAnswer,
     after_impact,
@@ -61,7 +63,9 @@ class NewMode(eqx.Module):
     def enter(self, point: Point) -> Point:
         return point.replace(mode=self.mode, held=self.held)
 
-    def ask_law(self, model: Model, start: Point, here: SaddlePoint, v, p) -> LawAnswer:
+    def ask_law(
+        self, model: Model, start: Point, here: SaddlePoint, v: Velocity, p: Params
+    ) -> LawAnswer:
         """Apply the law to the free velocity v, between the mode of `start` and the new one. If it
         has nothing to do, because rows only disappear, the velocity still has to satisfy the rows
         that remain: it is projected onto them."""
@@ -70,7 +74,7 @@ class NewMode(eqx.Module):
         return found._replace(jump=Jump(*map(choose, found.jump, projected(here, v))))
 
 
-def projected(here: SaddlePoint, v) -> Jump:
+def projected(here: SaddlePoint, v: Velocity) -> Jump:
     """The jump to the nearest velocity in the mass metric that satisfies the rows."""
     step, mu = here.smallest_motion(-here.psi(v))
     return Jump(v + step, mu, here.G)
@@ -103,12 +107,18 @@ class AbstractTimeStepping(AbstractIntegrator):
         return True
 
     @abstractmethod
-    def init(self, model: Model, point: Point, p) -> tuple[Point, Any]:
+    def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Any]:
         """The point and the memory there (with `effort`) when nothing else is known."""
 
     @abstractmethod
     def advance(
-        self, model: Model, point: Point, memory, h, p, new_mode: NewMode | None = None
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        new_mode: NewMode | None = None,
     ) -> Step:
         """One step of size h from `point`, in its mode or into `new_mode`."""
 
@@ -117,10 +127,10 @@ class AbstractTimeStepping(AbstractIntegrator):
         can."""
         return None
 
-    def incompatibility(self, law, parts):
+    def incompatibility(self, law: AbstractLaw, parts: tuple) -> str | None:
         return self.objection(law, parts) or law.requires_consistent_velocity
 
-    def start(self, model, point, p):
+    def start(self, model: Model, point: Point, p: Params) -> State:
         point, memory = self.init(model, point, p)
         state = State.begin(model, point, memory, p)
         rate = guard_rates.rates(model, point, memory.a, memory.lam, p)
@@ -129,12 +139,16 @@ class AbstractTimeStepping(AbstractIntegrator):
         negative = jnp.any((state.guard < -slack) & ~by_force)
         return state.with_failure(negative, Status.GUARD_NEGATIVE, point)
 
-    def step_smooth(self, model, state, t_next, p):
+    def step_smooth(
+        self, model: Model, state: State, t_next: Number, p: Params
+    ) -> tuple[State, Bool[Array, ""]]:
         step = self.advance(model, state.point, state.memory, t_next - state.point.t, p)
         end = _arrived(model, state, step.point, step.memory, t_next, p)
         return end, jnp.any(_fallen(state.guard, end.guard, 0.0))
 
-    def step_with_events(self, model, state, log, t_next, law, p):
+    def step_with_events(
+        self, model: Model, state: State, log: Log, t_next: Number, law: AbstractLaw, p: Params
+    ) -> tuple[State, Log, CapturePlan]:
         start = state.point
 
         def take(carry):
@@ -166,7 +180,16 @@ class AbstractTimeStepping(AbstractIntegrator):
         end, log, fired, _, go, _ = jax.lax.while_loop(lambda c: c[-1], take, first)
         return end, log, CapturePlan(go, fired)
 
-    def step_differentiable(self, model, state, log, t_next, law, p, plan: CapturePlan):
+    def step_differentiable(
+        self,
+        model: Model,
+        state: State,
+        log: Log,
+        t_next: Number,
+        law: AbstractLaw,
+        p: Params,
+        plan: CapturePlan,
+    ) -> tuple[State, Log]:
         end = self.step_smooth(model, state, t_next, p)[0]
 
         def again(end, log):
@@ -178,7 +201,13 @@ class AbstractTimeStepping(AbstractIntegrator):
         return jax.lax.cond(plan.go, again, lambda *same: same, end, log)
 
     def _step_into_mode(
-        self, model, state: State, new_mode: NewMode, fired, t_next, p
+        self,
+        model: Model,
+        state: State,
+        new_mode: NewMode,
+        fired: GuardMask,
+        t_next: Number,
+        p: Params,
     ) -> tuple[State, Event, Any]:
         """The step into another mode: the state after, its record and a status."""
         start = state.point
@@ -210,7 +239,7 @@ class AbstractTimeStepping(AbstractIntegrator):
         back = jnp.any(fired & (rate < 0) & (ahead < -self._noise(model, arrived, p)))
         return arrived, record, first_of((code != Status.OK, code), (back, Status.LEADS_BACK))
 
-    def _noise(self, model: Model, state: State, p):
+    def _noise(self, model: Model, state: State, p: Params) -> Guards:
         return guard_rates.noise(model, state.point, state.memory.lam, p)
 
 
@@ -224,7 +253,13 @@ class AbstractCapturable(AbstractSmoothMethod):
 
     @abstractmethod
     def advance(
-        self, model: Model, point: Point, memory, h, p, new_mode: NewMode | None = None
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        new_mode: NewMode | None = None,
     ) -> Step:
         """One step of size h from `point`, in its mode or into the new one."""
 
@@ -252,7 +287,7 @@ class Captured(AbstractTimeStepping):
     def holds_position(self) -> bool:
         return self.method.holds_position
 
-    def objection(self, law, parts):
+    def objection(self, law: AbstractLaw, parts: tuple) -> str | None:
         if not law.satisfies_new_constraints:
             return (
                 "the classical schemes impose the new constraints on the step in which they "
@@ -262,19 +297,29 @@ class Captured(AbstractTimeStepping):
             return "without a velocity jump a contact neither closes nor opens as it should"
         return None
 
-    def init(self, model, point, p):
+    def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Any]:
         return self.method.init(model, point, p)
 
-    def advance(self, model, point, memory, h, p, new_mode=None):
+    def advance(
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        new_mode: NewMode | None = None,
+    ) -> Step:
         return self.method.advance(model, point, memory, h, p, new_mode)
 
 
-def _arrived(model, state: State, point: Point, memory, t_next, p) -> State:
+def _arrived(
+    model: Model, state: State, point: Point, memory: Any, t_next: Number, p: Params
+) -> State:
     end = state.arrived(model, point.replace(t=t_next), memory, p)
     return end.with_effort(memory.effort, state.point)
 
 
-def _fallen(before, after, noise):
+def _fallen(before: Guards, after: Guards, noise: Guards | float) -> GuardMask:
     """Guards that are negative at the end of a step, or so close to zero that round-off decides;
     not those that are zero up to their `noise`."""
     about = SLACK * jnp.maximum(before - after, 0.0)

@@ -22,16 +22,20 @@ is all that the classical schemes can do, and it fails at a velocity jump in thr
 Inside `EventDriven` it is an ordinary smooth method, of order 2 across events.
 """
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import equinox as eqx
 
+from nsdyn._types import Number, Params, Rows, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.integrators._alpha import AlphaStep, alpha, begin, radius
 from nsdyn.integrators._time_stepping import AbstractCapturable, NewMode, Step
 from nsdyn.laws.base import Jump
+from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics.newton import Newton
+from nsdyn.stepping.mode_change import LawAnswer
 
 
 class GeneralizedAlpha(AbstractCapturable):
@@ -50,24 +54,32 @@ class GeneralizedAlpha(AbstractCapturable):
     rho_inf: Any = eqx.field(converter=radius, default=0.8)
     newton: Newton = eqx.field(default_factory=Newton)
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.index not in (1, 2, 3):
             raise ProblemError(
                 f"GeneralizedAlpha(index=...): expected 1, 2 or 3, found {self.index!r}"
             )
 
     @property
-    def holds_position(self):
+    def holds_position(self) -> bool:
         return self.index == 3
 
     @property
-    def is_multistep(self):
+    def is_multistep(self) -> bool:
         return True
 
-    def init(self, model, point, p):
+    def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Any]:
         return point, begin(model, point, p, alpha(self.rho_inf), tilt=self.index == 3)
 
-    def advance(self, model, point, memory, h, p, new_mode: NewMode | None = None) -> Step:
+    def advance(
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        new_mode: NewMode | None = None,
+    ) -> Step:
         move = AlphaStep.of(alpha(self.rho_inf), model, point, memory, h)
         args = (model, point, move, p, new_mode)
         residual = lambda dv, args: dv - self._solved(dv, *args)[0]
@@ -79,7 +91,15 @@ class GeneralizedAlpha(AbstractCapturable):
             found = found._replace(jump=Jump(end.v, h * lam, found.jump.direction))
         return Step(end, move.memory(dv, lam, effort), found, point.v)
 
-    def _solved(self, dv, model, point, move, p, new_mode):
+    def _solved(
+        self,
+        dv: Velocity,
+        model: Model,
+        point: Point,
+        move: AlphaStep,
+        p: Params,
+        new_mode: NewMode | None,
+    ) -> tuple[Velocity, Rows, LawAnswer | None, Point]:
         """x of (3), lam, the answer of the law (None in a step without a new mode) and the end of
         the step."""
         q = model.system.moved(point.q, move.increment(dv), p)
@@ -93,7 +113,7 @@ class GeneralizedAlpha(AbstractCapturable):
         found = new_mode.ask_law(model, point, here, v, p)
         return *here.solve_along(here.f(v), c, found.jump.direction), found, end
 
-    def _target(self, here: SaddlePoint, dv, v, move: AlphaStep):
+    def _target(self, here: SaddlePoint, dv: Velocity, v: Velocity, move: AlphaStep) -> Rows:
         """The right-hand side of (3) for the rows."""
         if self.index == 1:
             return -here.gamma(v)
@@ -101,7 +121,15 @@ class GeneralizedAlpha(AbstractCapturable):
             move.position_error(here, v) if self.index == 3 else move.velocity_error(here, v)
         )
 
-    def step(self, model, point, memory, h, p, finish=None):
+    def step(
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        finish: Callable | None = None,
+    ) -> tuple[Point, Any]:
         end, memory, _, _ = self.advance(model, point, memory, h, p)
         # The order of index 3 in lam depends on its residual at velocity level, which a projection
         # would remove.

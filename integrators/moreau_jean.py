@@ -21,17 +21,21 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
+from nsdyn._types import Number, Params, Scalar, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.integrators._time_stepping import AbstractTimeStepping, NewMode, Step, projected
+from nsdyn.laws.base import AbstractLaw, Jump
 from nsdyn.mechanics.formulations import lagrange
-from nsdyn.mechanics.model import Point
+from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics.newton import NOISE, Effort, Newton
 from nsdyn.stepping.integrator import Memory
+from nsdyn.stepping.mode_change import LawAnswer
 
 
-def _theta(x):
+def _theta(x: Any) -> Scalar:
     if not isinstance(x, jax.Array) and not (isinstance(x, int | float) and 0.5 <= x <= 1.0):
         raise ProblemError(f"MoreauJean(theta=...): expected a number from 1/2 to 1, found {x!r}")
     return jnp.asarray(x, float)
@@ -52,10 +56,10 @@ class MoreauJean(AbstractTimeStepping):
     newton: Newton = eqx.field(default_factory=Newton)
 
     @property
-    def holds_position(self):
+    def holds_position(self) -> bool:
         return self.projection
 
-    def objection(self, law, parts):
+    def objection(self, law: AbstractLaw, parts: tuple) -> str | None:
         if not self.projection and any(part.mode_depends_on_impact for part in parts):
             return (
                 "a contact that bounces with its gap still negative would be taken for open; use "
@@ -63,11 +67,19 @@ class MoreauJean(AbstractTimeStepping):
             )
         return None
 
-    def init(self, model, point, p):
+    def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Any]:
         slope = lagrange(model, point, p)
         return point, Memory(slope.a, slope.lam, Effort.none())
 
-    def advance(self, model, point, memory, h, p, new_mode: NewMode | None = None) -> Step:
+    def advance(
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        new_mode: NewMode | None = None,
+    ) -> Step:
         n = point.v.shape[0]
         f0 = model.force(point, p)
         args = (self.theta, model, point, f0, h, p, new_mode)
@@ -85,7 +97,16 @@ class MoreauJean(AbstractTimeStepping):
         return Step(end, Memory((end.v - point.v) / h, jump.Lam / h, effort), found, free)
 
 
-def _solved(x, theta, model, point: Point, f0, h, p, new_mode):
+def _solved(
+    x: Float[Array, " unknowns"],
+    theta: Scalar,
+    model: Model,
+    point: Point,
+    f0: Velocity,
+    h: Number,
+    p: Params,
+    new_mode: NewMode | None,
+) -> tuple[Array, Jump, Point, Velocity, LawAnswer | None]:
     """The right-hand sides for (v_1, u), the jump, the end of the step, the free velocity and the
     answer of the law."""
     n = point.v.shape[0]

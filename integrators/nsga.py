@@ -30,12 +30,17 @@ from typing import Any, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
+from nsdyn._types import Number, Params, Rows
 from nsdyn.errors import ProblemError
 from nsdyn.integrators._alpha import AlphaStep, alpha, begin, radius
 from nsdyn.integrators._time_stepping import AbstractTimeStepping, NewMode, Step, projected
+from nsdyn.laws.base import Jump
+from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics.newton import Newton
+from nsdyn.stepping.mode_change import LawAnswer
 
 VARIANTS = ("three-level", "velocity", "decoupled")
 
@@ -57,16 +62,24 @@ class NSGA(AbstractTimeStepping):
     )
     newton: Newton = eqx.field(default_factory=Newton)
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.variant not in VARIANTS:
             raise ProblemError(
                 f"NSGA(variant=...): expected one of {VARIANTS}, found {self.variant!r}"
             )
 
-    def init(self, model, point, p):
+    def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Any]:
         return point, begin(model, point, p, alpha(self.rho_inf), shift=self.variant == "decoupled")
 
-    def advance(self, model, point, memory, h, p, new_mode: NewMode | None = None) -> Step:
+    def advance(
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        new_mode: NewMode | None = None,
+    ) -> Step:
         move = AlphaStep.of(alpha(self.rho_inf), model, point, memory, h)
         args = (model, point, move, p, new_mode)
         n = point.v.shape[0]
@@ -82,7 +95,15 @@ class NSGA(AbstractTimeStepping):
         free = move.velocity(x[:n])
         return Step(end, move.memory(x[:n], lam + jump.Lam / move.h, effort), found, free)
 
-    def _solved(self, x, model, point, move: AlphaStep, p, new_mode):
+    def _solved(
+        self,
+        x: Float[Array, " unknowns"],
+        model: Model,
+        point: Point,
+        move: AlphaStep,
+        p: Params,
+        new_mode: NewMode | None,
+    ) -> tuple[Array, Rows, Jump, Point, LawAnswer | None]:
         """The right-hand sides for (v', u), lam, the jump, the end of the step and the answer of
         the law."""
         n = point.v.shape[0]

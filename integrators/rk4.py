@@ -10,12 +10,15 @@ end of the previous step, so a step costs four evaluations and the multipliers a
 The stages are a loop: unrolled they run no faster, and users wait mostly for compilation.
 """
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool
 
+from nsdyn._types import Number, Params
 from nsdyn.errors import ProblemError
 from nsdyn.mechanics.formulations import FORMULATIONS, Slope, choose
 from nsdyn.mechanics.model import Model, Point
@@ -39,29 +42,41 @@ class RK4(AbstractSmoothMethod):
         static=True, default="lagrange"
     )
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.formulation not in FORMULATIONS:
             raise ProblemError(
                 f"RK4(formulation=...): expected one of {tuple(FORMULATIONS)}, found "
                 f"{self.formulation!r}"
             )
 
-    def _slope(self, model: Model, point: Point, p, dependent) -> Slope:
+    def _slope(self, model: Model, point: Point, p: Params, dependent: Bool[Array, " n"]) -> Slope:
         return FORMULATIONS[self.formulation](model, point, p, dependent)
 
-    def _dependent(self, model, point, p, previous=None):
+    def _dependent(
+        self, model: Model, point: Point, p: Params, previous: Bool[Array, " n"] | None = None
+    ) -> Bool[Array, " n"]:
         if self.formulation == "minimal":
             return choose(model, point, p, previous)
         return jnp.zeros(point.v.shape[0], bool)
 
-    def init(self, model, point, p):
+    def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Any]:
         return self._at(model, point, p, self._dependent(model, point, p))
 
-    def _at(self, model, point, p, dependent):
+    def _at(
+        self, model: Model, point: Point, p: Params, dependent: Bool[Array, " n"]
+    ) -> tuple[Point, Slope]:
         slope = self._slope(model, point, p, dependent)
         return point.replace(v=slope.v), slope
 
-    def step(self, model, point, memory, h, p, finish=None):
+    def step(
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        finish: Callable | None = None,
+    ) -> tuple[Point, Any]:
         rate = model.system.rate
         first = (rate(point.q, memory.v, p), memory.a)
         start = (first, (first[0] / 6, first[1] / 6), (point.q, point.v, memory))

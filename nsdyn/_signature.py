@@ -36,7 +36,7 @@ def takes_mode(force: Callable) -> bool:
         return False
 
 
-def require_function(owner: str, name: str, function, count: int, signature: str):
+def require_function(owner: str, name: str, function: Any, count: int, signature: str) -> None:
     if not callable(function):
         raise ProblemError(
             f"{owner}({name}=...): expected a function {signature}, found {function!r}"
@@ -46,7 +46,7 @@ def require_function(owner: str, name: str, function, count: int, signature: str
         raise ProblemError(f"{owner}({name}=...): expected a function {signature}, found {found}")
 
 
-def label(function) -> str:
+def label(function: Any) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
@@ -66,7 +66,7 @@ def closed_over_tracer(model: Any) -> str | None:
     return None
 
 
-def _functions(x) -> list[Callable]:
+def _functions(x: Any) -> list[Callable]:
     """All functions in an equinox module, in its fields (static ones too), in tuples of them, and
     in methods bound to modules."""
     if isinstance(x, tuple | list):

@@ -8,6 +8,7 @@ import sys
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 BESIDE = ("integrators", "problems", "studies")
 
@@ -15,10 +16,10 @@ BESIDE = ("integrators", "problems", "studies")
 class FoldersBeside:
     """A finder for exactly these three packages."""
 
-    def __init__(self, root: Path):
+    def __init__(self, root: Path) -> None:
         self.folders = {f"nsdyn.{name}": root / name for name in BESIDE}
 
-    def find_spec(self, fullname: str, path=None, target=None) -> ModuleSpec | None:
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         folder = self.folders.get(fullname)
         if folder is None:
             return None

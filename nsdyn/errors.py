@@ -3,6 +3,7 @@ was found, and how to fix it."""
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class NsdynError(Exception):
@@ -17,7 +18,15 @@ class SimulationError(NsdynError, RuntimeError):
     """A run that stopped early. `status`, `t` and `mode` say why, when and in which mode; `partial`
     holds the samples up to then."""
 
-    def __init__(self, message, *, status=None, t=None, mode=None, partial=None):
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: Any = None,
+        t: float | None = None,
+        mode: Any = None,
+        partial: Any = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.t = t

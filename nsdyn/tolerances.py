@@ -16,10 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from nsdyn._types import Scalar
 from nsdyn.errors import ProblemError
 
 
-def _pure_number(x):
+def _pure_number(x: Any) -> Scalar:
     number = jnp.asarray(x, float)
     if not isinstance(number, jax.core.Tracer) and not np.asarray(number) >= 0:
         raise ProblemError(f"Tolerances: expected numbers >= 0, found {x!r}")

@@ -26,8 +26,10 @@ from typing import Any, overload
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 from numpy.typing import ArrayLike
 
+from nsdyn._types import Configuration, Mode, Params, Time, Velocity
 from nsdyn.analysis import transition
 from nsdyn.analysis.transition import REGULAR, SINGULAR, TransitionReport
 from nsdyn.errors import ProblemError
@@ -61,7 +63,7 @@ def transition_report(
 ) -> TransitionReport: ...
 
 
-def transition_report(*what, **settings) -> TransitionReport:
+def transition_report(*what: Any, **settings: Any) -> TransitionReport:
     """Subspaces, energies and impulses of a transition, as data that `print` shows as a table.
 
     transition_report(problem, event, law=None, params=None): for an event of a trajectory. Give
@@ -123,13 +125,15 @@ def is_singular(problem: Problem, event: Any) -> bool:
     return rank_drops(problem, p, q, v, t, mode, live)
 
 
-def event_title(problem: Problem, event) -> str:
+def event_title(problem: Problem, event: Any) -> str:
     modes = (np.asarray(mode).tolist() for mode in (event.mode_before, event.mode_after))
     return f"{problem.name} at t = {event.t:.9g}, mode {' -> '.join(map(str, modes))}"
 
 
 @eqx.filter_jit
-def _matrices(problem: Problem, p, q, v, t, modes):
+def _matrices(
+    problem: Problem, p: Params, q: Configuration, v: Velocity, t: Time, modes: Array
+) -> tuple[Array, Array, Array]:
     """M, G before and after, live rows before and after."""
     model = problem.model(p)
     points = [model.point_at(t, q, v, mode, p) for mode in modes]
@@ -139,14 +143,30 @@ def _matrices(problem: Problem, p, q, v, t, modes):
 
 
 @eqx.filter_jit
-def _residual(problem: Problem, p, q0, q, v, t, mode):
+def _residual(
+    problem: Problem,
+    p: Params,
+    q0: Configuration,
+    q: Configuration,
+    v: Velocity,
+    t: Time,
+    mode: Mode,
+) -> tuple[Array, Array]:
     """g and G at q, with the held values of q0."""
     model = problem.model(p)
     point = model.point_at(t, q0, v, mode, p).replace(q=q)
     return model.rows(point, p), model.jacobian(point, p)
 
 
-def rank_drops(problem: Problem, p, q, v, t, mode, live) -> bool:
+def rank_drops(
+    problem: Problem,
+    p: Params,
+    q: Configuration,
+    v: Velocity,
+    t: Time,
+    mode: Mode,
+    live: np.ndarray,
+) -> bool:
     """Whether the rank at q is less than at configurations nearby that satisfy the constraints."""
 
     def at(x):
@@ -170,5 +190,5 @@ def rank_drops(problem: Problem, p, q, v, t, mode, live) -> bool:
     return any(count(rows) > count(here) for rows in around)
 
 
-def _moved(problem: Problem, q, dx, p):
+def _moved(problem: Problem, q: ArrayLike, dx: ArrayLike, p: Params) -> np.ndarray:
     return np.asarray(problem.system.moved(jnp.asarray(q), jnp.asarray(dx), p))

@@ -13,7 +13,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
+from nsdyn._types import Held, Params
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.problem import Problem
 from nsdyn.results.solution import Solution
@@ -37,7 +39,9 @@ def residuals(problem: Problem, run: Solution) -> Residuals:
 
 
 @eqx.filter_jit
-def _levels(model: Model, p, points: Point, lam):
+def _levels(
+    model: Model, p: Params, points: Point, lam: Float[Array, "samples m"]
+) -> tuple[Array, ...]:
     def levels(point: Point, lam):
         live = model.live(point, p)
         G = jnp.where(live[:, None], model.jacobian(point, p), 0.0)
@@ -56,7 +60,7 @@ def points_of(problem: Problem, run: Solution) -> Point:
     return Point(t, q, v, mode, held)
 
 
-def _held(model: Model, problem: Problem, run: Solution):
+def _held(model: Model, problem: Problem, run: Solution) -> Held:
     """The held values of the constraints at each sample, from the records of the events."""
     p = problem.params
     start = model.start(problem.q0, problem.v0, jnp.asarray(run.t0), p)

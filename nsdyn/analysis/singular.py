@@ -9,11 +9,19 @@ are rank-deficient are candidates; only for those is the neighbourhood examined.
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import numpy as np
+from jaxtyping import Array
 
+from nsdyn._types import (
+    Matrix,
+    Params,
+    RowMask,
+)
 from nsdyn.errors import SingularTransitionWarning
+from nsdyn.mechanics.model import Model
 from nsdyn.numerics import rank
 from nsdyn.problem import Problem
 from nsdyn.results.events import Events
@@ -48,14 +56,14 @@ def warn_if_singular(
                 return
 
 
-def _mass_and_live(model, event, p):
+def _mass_and_live(model: Model, event: Any, p: Params) -> tuple[Array, Array]:
     """The mass matrix, and which rows are live after an event."""
     t, mode = np.float64(event.t), np.asarray(event.mode_after)
     return _at_event(model, t, event.q, event.v_after, mode, p)
 
 
 @eqx.filter_jit
-def _at_event(model, t, q, v, mode, p):
+def _at_event(model: Model, t: Any, q: Any, v: Any, mode: Any, p: Params) -> tuple[Matrix, RowMask]:
     return model.system.mass(q, p), model.live(model.point_at(t, q, v, mode, p), p)
 
 
@@ -66,7 +74,7 @@ def _directions(direction: np.ndarray, M: np.ndarray) -> int:
     return int(np.sum(rank.independent(direction[acts], M)))
 
 
-def _singular(problem: Problem, event, where: str) -> bool:
+def _singular(problem: Problem, event: Any, where: str) -> bool:
     # Needs scipy, which is slow to import.
     from nsdyn.analysis.event_transition import event_title, is_singular
 

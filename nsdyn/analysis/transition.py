@@ -155,12 +155,12 @@ class TransitionReport:
         }
         return {name: impulse.work for name, impulse in parts.items()}
 
-    def __str__(self):
+    def __str__(self) -> str:
         from nsdyn.analysis.transition_text import text
 
         return text(self)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         ranks = f"rank {self.before.rank} -> {self.after.rank}"
         return f"TransitionReport({self.title}: {self.kind}, {ranks}, xi = {self.xi:.6g})"
 
@@ -225,7 +225,7 @@ def report(
     )
 
 
-def _subspace(name, L, G, live) -> Subspace:
+def _subspace(name: str, L: np.ndarray, G: ArrayLike, live: ArrayLike | None) -> Subspace:
     n = len(L)
     G = np.asarray(G, float)
     G = G.reshape(0, n) if G.size == 0 else G
@@ -240,19 +240,23 @@ def _subspace(name, L, G, live) -> Subspace:
     return Subspace(G=G, rank=len(basis), P=P, basis=basis)
 
 
-def _live_part(gt, live, after: Subspace):
+def _live_part(gt: ArrayLike | None, live: ArrayLike | None, after: Subspace) -> np.ndarray:
     gt = np.zeros(len(after.G)) if gt is None else np.asarray(gt, float)
     return gt[np.asarray(live, bool)] if live is not None and len(gt) != len(after.G) else gt
 
 
-def _ideal(L, after: Subspace, v, gt, U):
+def _ideal(
+    L: np.ndarray, after: Subspace, v: np.ndarray, gt: np.ndarray, U: np.ndarray
+) -> np.ndarray:
     """The velocity after an ideal transition: that of `PostSwitchGradient`."""
     free = v + scipy.linalg.cho_solve((L, True), U)
     driven = rank.least_change(after.G, L @ L.T, -gt) if np.any(gt) else 0.0
     return free - after.P @ free + driven
 
 
-def _non_ideal(L, after: Subspace, push, B):
+def _non_ideal(
+    L: np.ndarray, after: Subspace, push: np.ndarray, B: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """f_N and beta of (7)."""
     B_a = B - B @ after.P
     push_a = push - after.P.T @ push
@@ -261,7 +265,7 @@ def _non_ideal(L, after: Subspace, push, B):
     return push_a + after.P.T @ (B.T @ beta), beta
 
 
-def _stationary(L, before: Subspace, after: Subspace):
+def _stationary(L: np.ndarray, before: Subspace, after: Subspace) -> tuple[np.ndarray, np.ndarray]:
     """(10), with v = sqrt(2) L^-T w for unit vectors w."""
     F = scipy.linalg.null_space(before.basis) if before.rank else np.eye(len(L))
     if not F.shape[1]:
@@ -271,7 +275,7 @@ def _stationary(L, before: Subspace, after: Subspace):
     return values, np.sqrt(2) * scipy.linalg.solve_triangular(L.T, F @ Y.T).T
 
 
-def _angles(before: Subspace, after: Subspace):
+def _angles(before: Subspace, after: Subspace) -> np.ndarray:
     if not before.rank or not after.rank:
         return np.zeros(0)
     return scipy.linalg.subspace_angles(before.basis.T, after.basis.T)

@@ -21,6 +21,23 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from nsdyn import _expect as expect
+from nsdyn._types import (
+    AnyArray,
+    AnyConfiguration,
+    AnyMode,
+    AnyTime,
+    AnyVelocity,
+    Configuration,
+    GuardMask,
+    Guards,
+    Held,
+    Mode,
+    Params,
+    RowMask,
+    Rows,
+    Time,
+    Velocity,
+)
 from nsdyn.errors import ProblemError
 
 NO_MODE = -1  # the mode that `after` returns if no mode can be entered
@@ -44,18 +61,18 @@ class Scale(eqx.Module):
     rest: Float[Array, ""]
 
     @staticmethod
-    def unknown(q, v) -> "Scale":
+    def unknown(q: AnyConfiguration, v: AnyVelocity) -> "Scale":
         """The scale if nothing is known about the motion: only zero counts as zero."""
         zero, still = jnp.zeros(()), jnp.zeros(jnp.shape(q))
         return Scale(
             length=zero, q=still, v=jnp.zeros(jnp.shape(v)), push=still, touch=zero, rest=zero
         )
 
-    def near_zero(self, slope: Float[Array, "k nq"], q) -> Float[Array, " k"]:
+    def near_zero(self, slope: Float[AnyArray, "k nq"], q: AnyConfiguration) -> Float[Array, " k"]:
         """The values at q that count as zero, for functions with these slopes."""
         return self.touch * (jnp.abs(slope) @ (self.q + jnp.abs(q)))
 
-    def at_rest(self, slope: Float[Array, "k nq"]) -> Float[Array, " k"]:
+    def at_rest(self, slope: Float[AnyArray, "k nq"]) -> Float[Array, " k"]:
         """The rates that count as zero, for functions with these slopes."""
         return self.rest * (jnp.abs(slope) @ self.push)
 
@@ -135,47 +152,74 @@ class AbstractConstraint(eqx.Module):
         return True
 
     @abstractmethod
-    def rows(self, q, t, p, mode, held):
+    def rows(self, q: Configuration, t: Time, p: Params, mode: Mode, held: Held) -> Rows:
         """The position-level residual g, shape (m,)."""
 
-    def rate(self, q, qdot, v, t, p, mode, held):
+    def rate(
+        self,
+        q: Configuration,
+        qdot: Configuration,
+        v: Velocity,
+        t: Time,
+        p: Params,
+        mode: Mode,
+        held: Held,
+    ) -> Rows:
         """The velocity-level residual psi, shape (m,)."""
         rows = lambda q, t: self.rows(q, t, p, mode, held)
         return jax.jvp(rows, (q, t), (qdot, jnp.ones_like(t)))[1]  # (2)
 
-    def live(self, q, t, p, mode):
+    def live(self, q: Configuration, t: Time, p: Params, mode: Mode) -> RowMask | None:
         """Which rows hold in this mode, shape (m,); None: all of them."""
         return None
 
-    def start(self, q, qdot, t, p, scale: Scale):
+    def start(
+        self, q: Configuration, qdot: Configuration, t: Time, p: Params, scale: Scale
+    ) -> Mode:
         """The mode at the start of a run."""
         return jnp.zeros((), int)
 
-    def guards(self, q, v, lam, t, p, mode, held):
+    def guards(
+        self, q: Configuration, v: Velocity, lam: Rows, t: Time, p: Params, mode: Mode, held: Held
+    ) -> Guards:
         """The guards in this mode, shape (k,); lam are the multipliers of the rows."""
         return jnp.zeros(0)
 
-    def after(self, fired, q, qdot, v, t, p, mode, scale: Scale):
+    def after(
+        self,
+        fired: GuardMask,
+        q: Configuration,
+        qdot: Configuration,
+        v: Velocity,
+        t: Time,
+        p: Params,
+        mode: Mode,
+        scale: Scale,
+    ) -> Mode:
         """The mode after these guards fired, shape (k,) bool; `NO_MODE` if there is none."""
         return mode
 
-    def persists(self, q, t, p, mode_before, mode_after):
+    def persists(
+        self, q: Configuration, t: Time, p: Params, mode_before: Mode, mode_after: Mode
+    ) -> RowMask | None:
         """Which rows of the mode after are the same constraints as before, shape (m,). None: not
         declared; rows with the same index and the same gradient then count as the same."""
         return None
 
-    def mode_after_impact(self, rate, rest_speed, mode):
+    def mode_after_impact(self, rate: Rows, rest_speed: Rows, mode: Mode) -> Mode:
         """The mode after an impact, from the rates G v+ + g_t of the rows and the speeds up to
         which they count as being at rest."""
         return mode
 
-    def hold(self, q, t, p):
+    def hold(self, q: AnyConfiguration, t: AnyTime, p: Params) -> Held:
         """What the constraint stores at a mode change and receives as `held` until the next one."""
         return ()
 
     # For `problem.check()`.
 
-    def check_shapes(self, q, qdot, v, t, p) -> None:
+    def check_shapes(
+        self, q: Configuration, qdot: Configuration, v: Velocity, t: Time, p: Params
+    ) -> None:
         """Raise ProblemError unless the functions of this constraint return what they should."""
         name = type(self).__name__
         mode = expect.returned(f"{name}.start", self.start, q, qdot, t, p, Scale.unknown(q, v))
@@ -215,12 +259,14 @@ class AbstractConstraint(eqx.Module):
         reach any."""
         return [mode]
 
-    def successors(self, q, p, mode, scale: Scale) -> tuple[list, str] | None:
+    def successors(
+        self, q: AnyConfiguration, p: Params, mode: AnyMode, scale: Scale
+    ) -> tuple[list, str] | None:
         """The modes that can follow `mode` at q, where its guard vanishes, and a text that says
         what was found if there are none. None: only the motion can tell."""
         return None
 
-    def capture_error(self, mode, found: str) -> ProblemError | None:
+    def capture_error(self, mode: AnyMode, found: str) -> ProblemError | None:
         """The error, with its remedy, for a guard that stays zero in this mode because its own
         constraint keeps it there. None: this is as intended."""
         return None
@@ -231,12 +277,14 @@ class AbstractConstraint(eqx.Module):
     def title(self) -> str:
         return type(self).__name__
 
-    def row_names(self, q, t, p, mode, m: int) -> list[str]:
+    def row_names(
+        self, q: AnyConfiguration, t: AnyTime, p: Params, mode: AnyMode, m: int
+    ) -> list[str]:
         """A name for each of the m rows."""
         return [f"{self.title}[{i}]" for i in range(m)]
 
     def guard_name(self, i: int) -> str:
         return f"guard {i}"
 
-    def mode_name(self, mode) -> str:
+    def mode_name(self, mode: AnyMode) -> str:
         return f"mode {np.asarray(mode).tolist()}"

@@ -17,9 +17,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from nsdyn import _expect as expect
 from nsdyn._signature import accepts_positional, label
+from nsdyn._types import AnyConfiguration, AnyMode, AnyTime, Held, Mode, Params, RowMask, Rows
 from nsdyn.errors import ProblemError
 
 
@@ -33,7 +35,7 @@ class Lock(eqx.Module):
     def linear(self) -> bool:
         return not callable(self.target)
 
-    def value(self, q, p):
+    def value(self, q: AnyConfiguration, p: Params) -> Array:
         if callable(self.target):
             return jnp.ravel(self.target(q, p))
         if not -q.shape[0] <= self.target < q.shape[0]:
@@ -102,15 +104,15 @@ class ModeRows(eqx.Module):
     def linear(self) -> bool:
         return all(isinstance(item, Lock) and item.linear for item in self.items)
 
-    def hold(self, q, t, p):
+    def hold(self, q: AnyConfiguration, t: AnyTime, p: Params) -> tuple:
         return tuple(item.value(q, p) for item in self.locks)
 
-    def _value(self, item, q, t, p, held):
+    def _value(self, item: Any, q: AnyConfiguration, t: AnyTime, p: Params, held: Held) -> Array:
         if isinstance(item, Lock):
             return item.value(q, p) - held[self.locks.index(item)]
         return jnp.ravel(item(q, t, p))
 
-    def sizes(self, q, t, p) -> dict:
+    def sizes(self, q: AnyConfiguration, t: AnyTime, p: Params) -> dict:
         def size(item):
             if isinstance(item, Lock) and item.linear:
                 return 1  # the common case; the general one traces the function
@@ -119,13 +121,13 @@ class ModeRows(eqx.Module):
 
         return {item: size(item) for item in self.items}
 
-    def _layout(self, q, t, p):
+    def _layout(self, q: AnyConfiguration, t: AnyTime, p: Params) -> tuple[dict, int, bool]:
         sizes = self.sizes(q, t, p)
         largest = max(sum(sizes[item] for item in mode) for mode in self.modes)
         union = sum(sizes.values())
         return sizes, largest, union <= largest
 
-    def table(self, q, t, p) -> np.ndarray:
+    def table(self, q: AnyConfiguration, t: AnyTime, p: Params) -> np.ndarray:
         """Which rows are live in which mode, shape (modes, m)."""
         sizes, largest, union = self._layout(q, t, p)
         if union:
@@ -140,7 +142,7 @@ class ModeRows(eqx.Module):
             [np.arange(largest) < sum(sizes[item] for item in mode) for mode in self.modes], bool
         )
 
-    def rows(self, q, t, p, mode, held):
+    def rows(self, q: AnyConfiguration, t: AnyTime, p: Params, mode: Mode, held: Held) -> Rows:
         _, largest, union = self._layout(q, t, p)
         if union:
             return jnp.concatenate(
@@ -157,10 +159,12 @@ class ModeRows(eqx.Module):
 
         return jax.lax.switch(mode, [branch(items) for items in self.modes], q, t, p, held)
 
-    def live(self, q, t, p, mode):
+    def live(self, q: AnyConfiguration, t: AnyTime, p: Params, mode: Mode) -> RowMask:
         return jnp.asarray(self.table(q, t, p))[mode]
 
-    def persists(self, q, t, p, before, after):
+    def persists(
+        self, q: AnyConfiguration, t: AnyTime, p: Params, before: Mode, after: Mode
+    ) -> RowMask:
         """Which rows of the mode `after` belong to items that are in the mode `before` too. A lock
         that stays stores its value again at each mode change, but the value is the same: it is
         the same row."""
@@ -175,18 +179,20 @@ class ModeRows(eqx.Module):
                 known[i, j, : len(same)] = same
         return jnp.asarray(known)[before, after]
 
-    def names(self, q, t, p, mode) -> list[str]:
+    def names(self, q: AnyConfiguration, t: AnyTime, p: Params, mode: AnyMode) -> list[str]:
         sizes, largest, union = self._layout(q, t, p)
         items = self.items if union else self.modes[int(mode)]
         names = [f"{_item_name(item)}[{k}]" for item in items for k in range(sizes[item])]
         return names + ["padding"] * (largest - len(names))
 
-    def mode_name(self, mode) -> str:
+    def mode_name(self, mode: AnyMode) -> str:
         """The number of the mode and what it consists of."""
         items = self.modes[int(mode)]
         return f"mode {int(mode)} ({', '.join(map(_item_name, items)) or 'free'})"
 
-    def check_shapes(self, owner: str, argument: str, q, t, p) -> None:
+    def check_shapes(
+        self, owner: str, argument: str, q: AnyConfiguration, t: AnyTime, p: Params
+    ) -> None:
         """Every function and lock must return a vector."""
         for item in self.items:
             if not isinstance(item, Lock):

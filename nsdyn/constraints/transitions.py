@@ -22,7 +22,21 @@ import numpy as np
 
 from nsdyn import _expect as expect
 from nsdyn._signature import label, require_function
-from nsdyn.constraints.base import AbstractConstraint
+from nsdyn._types import (
+    AnyConfiguration,
+    AnyTime,
+    Configuration,
+    GuardMask,
+    Guards,
+    Held,
+    Mode,
+    Params,
+    RowMask,
+    Rows,
+    Time,
+    Velocity,
+)
+from nsdyn.constraints.base import AbstractConstraint, Scale
 from nsdyn.errors import ProblemError
 
 
@@ -59,15 +73,15 @@ class Transitions(AbstractConstraint):
 
     def __init__(
         self,
-        rows,
-        guards,
-        after,
-        live=None,
-        hold=None,
-        mode0=0,
-        persists=None,
-        guards_use_lam=True,
-    ):
+        rows: Callable,
+        guards: Callable,
+        after: Callable,
+        live: Callable | None = None,
+        hold: Callable | None = None,
+        mode0: Any = 0,
+        persists: Callable | None = None,
+        guards_use_lam: bool = True,
+    ) -> None:
         require_function("Transitions", "rows", rows, 5, "rows(q, t, p, mode, held) -> (m,)")
         require_function(
             "Transitions", "guards", guards, 7, "guards(q, v, lam, t, p, mode, held) -> (k,)"
@@ -92,34 +106,52 @@ class Transitions(AbstractConstraint):
                 f"{found}"
             )
 
-    def start(self, q, qdot, t, p, scale):
+    def start(
+        self, q: Configuration, qdot: Configuration, t: Time, p: Params, scale: Scale
+    ) -> Mode:
         return self.mode0
 
-    def rows(self, q, t, p, mode, held):
+    def rows(self, q: Configuration, t: Time, p: Params, mode: Mode, held: Held) -> Rows:
         return jnp.ravel(self.rows_of(q, t, p, mode, held))
 
-    def guards(self, q, v, lam, t, p, mode, held):
+    def guards(
+        self, q: Configuration, v: Velocity, lam: Rows, t: Time, p: Params, mode: Mode, held: Held
+    ) -> Guards:
         return jnp.ravel(self.guards_of(q, v, lam, t, p, mode, held))
 
-    def after(self, fired, q, qdot, v, t, p, mode, scale):
+    def after(
+        self,
+        fired: GuardMask,
+        q: Configuration,
+        qdot: Configuration,
+        v: Velocity,
+        t: Time,
+        p: Params,
+        mode: Mode,
+        scale: Scale,
+    ) -> Mode:
         return jnp.asarray(self.after_of(fired, q, v, t, p, mode), mode.dtype)
 
-    def live(self, q, t, p, mode):
+    def live(self, q: Configuration, t: Time, p: Params, mode: Mode) -> RowMask | None:
         return None if self.live_of is None else jnp.asarray(self.live_of(mode, p), bool)
 
     @property
-    def guards_use_lam(self):
+    def guards_use_lam(self) -> bool:
         return self.guards_read_lam
 
-    def persists(self, q, t, p, mode_before, mode_after):
+    def persists(
+        self, q: Configuration, t: Time, p: Params, mode_before: Mode, mode_after: Mode
+    ) -> RowMask | None:
         if self.persists_of is None:
             return None
         return jnp.asarray(self.persists_of(mode_before, mode_after, p), bool)
 
-    def hold(self, q, t, p):
+    def hold(self, q: AnyConfiguration, t: AnyTime, p: Params) -> Held:
         return () if self.hold_of is None else self.hold_of(q, t, p)
 
-    def check_shapes(self, q, qdot, v, t, p):
+    def check_shapes(
+        self, q: Configuration, qdot: Configuration, v: Velocity, t: Time, p: Params
+    ) -> None:
         name = "Transitions"
         mode = self.mode0
         held = expect.returned(f"{name}(hold=...)", self.hold_of or self.hold, q, t, p)

@@ -15,8 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
+from numpy.typing import ArrayLike
 
 from nsdyn._repr import settings_text
+from nsdyn._types import Code, Jacobian, Params, RowMask, Solve, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.numerics import kkt, rank, small
 from nsdyn.status import MESSAGES, Status
@@ -91,20 +93,20 @@ class ModeChange(NamedTuple):
     @classmethod
     def of(
         cls,
-        M,
-        G_before,
-        G_after,
-        v_before,
-        gt_after=None,
-        U=None,
-        on_before=None,
-        on_after=None,
-        solve=None,
-        q=None,
-        t=None,
-        p=None,
-        w=None,
-        kept=None,
+        M: ArrayLike,
+        G_before: ArrayLike,
+        G_after: ArrayLike,
+        v_before: ArrayLike,
+        gt_after: ArrayLike | None = None,
+        U: ArrayLike | None = None,
+        on_before: ArrayLike | None = None,
+        on_after: ArrayLike | None = None,
+        solve: Solve | None = None,
+        q: Any = None,
+        t: Any = None,
+        p: Params = None,
+        w: Velocity | None = None,
+        kept: Any = None,
     ) -> "ModeChange":
         """The mode change that the arguments of `AbstractLaw.jump` describe, checked for shapes.
 
@@ -180,7 +182,7 @@ class AbstractLaw(eqx.Module):
     def decide(self, change: ModeChange) -> Jump:
         """The jump at one mode change. It must be finite even if the law objects."""
 
-    def failure_code(self, change: ModeChange):
+    def failure_code(self, change: ModeChange) -> Code:
         """Why the law has no answer to this mode change: a status code or `reason(k)`, which may
         be traced; `Status.OK` if it has an answer."""
         return Status.OK
@@ -192,15 +194,15 @@ class AbstractLaw(eqx.Module):
 
     def jump(
         self,
-        M,
-        G_before,
-        G_after,
-        v_before,
-        gt_after=None,
-        U=None,
-        on_before=None,
-        on_after=None,
-        solve=None,
+        M: ArrayLike,
+        G_before: ArrayLike,
+        G_after: ArrayLike,
+        v_before: ArrayLike,
+        gt_after: ArrayLike | None = None,
+        U: ArrayLike | None = None,
+        on_before: ArrayLike | None = None,
+        on_after: ArrayLike | None = None,
+        solve: Solve | None = None,
     ) -> Jump:
         """The jump between the constraints G_before and G_after.
 
@@ -226,17 +228,17 @@ class AbstractLaw(eqx.Module):
         return jump
 
 
-def reason(k):
+def reason(k: Code) -> Code:
     """The failure code that stands for `reasons[k]` of a law; k may be traced."""
     return FIRST_REASON + k
 
 
-def as_status(code) -> Status | int:
+def as_status(code: Code) -> Status | int:
     """The status with this code; the code of a law's own reason stays a number."""
     return Status(int(code)) if int(code) < FIRST_REASON else int(code)
 
 
-def message(law: AbstractLaw | None, code) -> str:
+def message(law: AbstractLaw | None, code: Code) -> str:
     """What a failure code means: the message of the status, or the law's own reason."""
     k = int(code) - FIRST_REASON
     if k < 0:
@@ -247,13 +249,13 @@ def message(law: AbstractLaw | None, code) -> str:
 
 
 @eqx.filter_jit
-def _compiled(law, arguments):
+def _compiled(law: AbstractLaw, arguments: list) -> tuple[Array, Jump]:
     """Objection and answer in one compiled program: run operation by operation, the first call
     would take several times as long."""
     return _least(law, ModeChange.of(*arguments))
 
 
-def _least(law, change):
+def _least(law: AbstractLaw, change: ModeChange) -> tuple[Array, Jump]:
     """Objection and answer; if directions depend on each other, with the impulses of least norm."""
     code, jump = law.answer(change)
     return code, jump._replace(
@@ -261,7 +263,9 @@ def _least(law, change):
     )
 
 
-def _require_solvable(M, G_after, gt_after, on_after):
+def _require_solvable(
+    M: ArrayLike, G_after: ArrayLike, gt_after: ArrayLike | None, on_after: ArrayLike | None
+) -> None:
     """G+ v+ = -g_t+ must have a solution; wrong shapes are reported later."""
     G, gt = np.asarray(G_after, float), None if gt_after is None else np.asarray(gt_after, float)
     if (
@@ -291,13 +295,15 @@ def _require_solvable(M, G_after, gt_after, on_after):
         )
 
 
-def _vector_size(name, v):
+def _vector_size(name: str, v: Array) -> int:
     if v.ndim != 1:
         raise ProblemError(f"jump({name}=...): expected a vector, found shape {v.shape}")
     return v.shape[0]
 
 
-def _rows(name, G, live, n):
+def _rows(
+    name: str, G: ArrayLike, live: ArrayLike | None, n: int
+) -> tuple[Float[Array, "rows n"], Bool[Array, " rows"]]:
     G = jnp.asarray(G, float)
     G = G.reshape(0, n) if G.size == 0 else G
     if G.ndim != 2 or G.shape[1] != n:
@@ -310,7 +316,12 @@ def _rows(name, G, live, n):
     return jnp.where(live[:, None], G, 0.0), live
 
 
-def persistent(G_before, G_after, on_before, on_after):
+def persistent(
+    G_before: Float[Array, "k n"],
+    G_after: Jacobian,
+    on_before: Bool[Array, " k"],
+    on_after: RowMask,
+) -> RowMask:
     """Which rows of G_after equal the row of G_before with the same index, both being live."""
     shared = min(G_before.shape[0], G_after.shape[0])
     difference = jnp.max(jnp.abs(G_before[:shared] - G_after[:shared]), axis=1, initial=0.0)

@@ -51,6 +51,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from nsdyn._types import Number
+
 # Smallest cosine of a principal angle, 89.994 degrees; nearer to 90 the matching direction is
 # noise.
 CUT = 1e-4
@@ -126,7 +128,7 @@ def _products(solve: Callable, H: Float[Array, "2 r n"]) -> Float[Array, "2 r r"
     return jnp.stack([H[0] @ dual[:, :r], H[1] @ dual[:, r:]])
 
 
-def _diagonal(d):
+def _diagonal(d: Float[Array, "2 r"]) -> Float[Array, "2 r r"]:
     return jnp.eye(d.shape[-1])[None] * d[:, :, None]
 
 
@@ -156,7 +158,7 @@ def geodesic(found: Pair, T: Callable) -> Float[Array, "r rr"]:
     return jnp.concatenate([F, -F @ A], axis=1)  # (4)
 
 
-def corrected(apply: Callable, b, d):
+def corrected(apply: Callable, b: Array, d: Array) -> Array:
     """x with apply(x) = b, where apply multiplies by d up to round-off and derivatives."""
     x = b / d
     for _ in range(ORDERS):
@@ -164,12 +166,14 @@ def corrected(apply: Callable, b, d):
     return x
 
 
-def midway(C, B):
+def midway(
+    C: Float[Array, "r r"], B: Float[Array, "r r"]
+) -> tuple[Float[Array, "r r"], Float[Array, "r r"]]:
     """T(C) C^-1 B at E = 1/2, as numerator and denominator."""
     return B, C + C @ C
 
 
-def between(E) -> Callable:
+def between(E: Number) -> Callable:
     """The same at E."""
     angle = (1.0 - E) * jnp.asarray(THETA)
     values = jnp.stack([jnp.sin(angle) / np.sin(THETA), jnp.cos(angle)])

@@ -17,13 +17,17 @@ In the mass metric the rows D of G_E are such that G+ M^-1 D^T = G+ M^-1 G+^T: L
 `PostSwitchGradient` for every E.
 """
 
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float
 
+from nsdyn._types import AnyArray, Code, Solve
 from nsdyn.errors import ProblemError
 from nsdyn.laws import grassmann
 from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
@@ -53,7 +57,7 @@ class IntermediateGradient(AbstractLaw):
     metric: Literal["mass", "euclidean"] = eqx.field(static=True, default="mass")
     allow_energy_gain: bool = eqx.field(static=True, default=False)
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         _check_metric(self)
         if isinstance(self.position, jax.core.Tracer):
             return
@@ -67,7 +71,7 @@ class IntermediateGradient(AbstractLaw):
     def decide(self, change: ModeChange) -> Jump:
         return _along(change, self.metric, grassmann.between(self.position))
 
-    def failure_code(self, change: ModeChange):
+    def failure_code(self, change: ModeChange) -> Code:
         refusal = _refusal(self.position, self.allow_energy_gain, jnp)
         undefined = jnp.where(self.position == 1.0, Status.OK, _undefined(change, self.metric))
         return jnp.where(refusal != Status.OK, refusal, undefined)
@@ -82,24 +86,24 @@ class GrassmannMidGradient(AbstractLaw):
 
     metric: Literal["mass", "euclidean"] = eqx.field(static=True, default="mass")
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         _check_metric(self)
 
     def decide(self, change: ModeChange) -> Jump:
         return _along(change, self.metric, grassmann.midway)
 
-    def failure_code(self, change: ModeChange):
+    def failure_code(self, change: ModeChange) -> Code:
         return _undefined(change, self.metric)
 
 
-def _check_metric(law):
+def _check_metric(law: "IntermediateGradient | GrassmannMidGradient") -> None:
     if law.metric not in METRICS:
         raise ProblemError(
             f"{type(law).__name__}(metric=...): expected one of {METRICS}, found {law.metric!r}"
         )
 
 
-def _refusal(E, allow_energy_gain, xp):
+def _refusal(E: AnyArray, allow_energy_gain: bool, xp: ModuleType) -> AnyArray:
     """The status of a position that the law does not accept; `xp` is numpy, or jax.numpy for traced
     positions."""
     gains = (E < 0.5) & (not allow_energy_gain)
@@ -107,11 +111,11 @@ def _refusal(E, allow_energy_gain, xp):
     return xp.where(inside, xp.where(gains, Status.ENERGY_GAIN, Status.OK), Status.BAD_POSITION)
 
 
-def _metric(change: ModeChange, metric):
+def _metric(change: ModeChange, metric: str) -> Solve:
     return change.solve if metric == "mass" else lambda b: b
 
 
-def _stacked(change: ModeChange):
+def _stacked(change: ModeChange) -> Float[Array, "2 r n"]:
     """G- and G+, padded to the same number of rows, at least one."""
     rows = max(len(change.G_before), len(change.G_after), 1)
     return jnp.stack(
@@ -119,7 +123,7 @@ def _stacked(change: ModeChange):
     )
 
 
-def _independent(change: ModeChange, metric, G):
+def _independent(change: ModeChange, metric: str, G: Float[Array, "2 r n"]) -> Bool[Array, "2 r"]:
     """Independent rows of G- and of G+ that span them, in the mass metric; in another metric only
     those that are independent in it too."""
     each = lambda solve, G: jnp.stack([small.spanning(rows @ solve(rows.T)) for rows in G])
@@ -129,7 +133,7 @@ def _independent(change: ModeChange, metric, G):
     return each(_metric(change, metric), jnp.where(found[:, :, None], G, 0.0))
 
 
-def _undefined(change: ModeChange, metric):
+def _undefined(change: ModeChange, metric: str) -> Code:
     """The status of a mode change for which no gradients between old and new are defined. If the
     rows after are contained in those before, none are needed."""
     G = _stacked(change)
@@ -140,7 +144,7 @@ def _undefined(change: ModeChange, metric):
     return jnp.where(changes, Status.RANK_CHANGES, cut)
 
 
-def _along(change: ModeChange, metric, T) -> Jump:
+def _along(change: ModeChange, metric: str, T: Callable) -> Jump:
     """(1) for combinations H+ = P G+ of the rows, orthonormal up to round-off; if x are their
     impulses, Lam = P^T x."""
     G = _stacked(change)

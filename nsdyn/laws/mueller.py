@@ -42,6 +42,7 @@ from typing import Literal
 import equinox as eqx
 import jax.numpy as jnp
 
+from nsdyn._types import Rows, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
 from nsdyn.laws.post_switch import PostSwitchGradient
@@ -64,14 +65,14 @@ class MuellerTransition(AbstractLaw):
 
     form: Literal["lagrange", "redundant", "minimal"] = eqx.field(static=True, default="lagrange")
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.form not in FORMS:
             raise ProblemError(
                 f"MuellerTransition(form=...): expected one of {FORMS}, found {self.form!r}"
             )
 
     @property
-    def requires_consistent_velocity(self):
+    def requires_consistent_velocity(self) -> str | None:
         if self.form == "lagrange":
             return None
         return (
@@ -90,7 +91,7 @@ class MuellerTransition(AbstractLaw):
 class _Parts:
     """A mode change split into its independent persistent rows J_1 and new rows J_2."""
 
-    def __init__(self, change: ModeChange):
+    def __init__(self, change: ModeChange) -> None:
         G, kept = change.G_after, change.kept
         self.change, self.r = change, -change.rates(change.v_before)
         independent = change.independent(preferred=kept)
@@ -98,7 +99,7 @@ class _Parts:
         self.new = independent & ~kept
         self.J1, self.Y, self.inverse = kkt.schur(change.solve, G, self.old)
 
-    def redundant(self):
+    def redundant(self) -> tuple[Velocity, Rows]:
         """dv and Lam_2."""
         change, J1 = self.change, self.J1
         given = jnp.zeros_like(change.v_before)
@@ -114,7 +115,7 @@ class _Parts:
         dx, Lam2 = kkt.masked_kkt(change.solve, J2N, self.new, U, rates, refinements=2)  # (3)
         return given + dx, Lam2
 
-    def minimal(self):
+    def minimal(self) -> tuple[Velocity, Rows]:
         """dv and Lam_2."""
         change, n = self.change, self.change.v_before.shape[0]
         space = complement(change.G_after, self.old, jnp.ones(n, bool))
@@ -128,7 +129,7 @@ class _Parts:
         )  # (5)
         return given + F @ ds, Lam2
 
-    def impulses(self, dv, Lam2):
+    def impulses(self, dv: Velocity, Lam2: Rows) -> Rows:
         """Lam of all rows."""
         change = self.change
         free = change.solve(change.U - small.matvec(change.G_after.T, Lam2)) - dv

@@ -15,12 +15,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
 
 
-def _coefficient(e):
+def _coefficient(e: Any) -> Array:
     try:
         number = jnp.asarray(e, float)
         right = isinstance(number, jax.core.Tracer) or bool(
@@ -50,7 +51,7 @@ class Restitution(AbstractLaw):
     e: Any = eqx.field(converter=_coefficient)
 
     @property
-    def satisfies_new_constraints(self):
+    def satisfies_new_constraints(self) -> bool:
         return False
 
     def decide(self, change: ModeChange) -> Jump:

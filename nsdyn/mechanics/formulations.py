@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from nsdyn._types import Jacobian, Params, RowMask, Rows, Solve, Velocity
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import kkt, small
 from nsdyn.numerics.null_space import complement
@@ -44,7 +45,9 @@ class Slope(eqx.Module):
     effort: None = eqx.field(static=True, default=None)
 
 
-def _terms(model: Model, point: Point, p):
+def _terms(
+    model: Model, point: Point, p: Params
+) -> tuple[Solve, Velocity, Jacobian, Rows, RowMask]:
     """M^-1 (as a function), f, G, gamma and live. The barrier keeps the compiler from computing the
     entries of M and f again in every kernel that uses one; it halves the time of a batch."""
     system = model.system
@@ -56,14 +59,18 @@ def _terms(model: Model, point: Point, p):
     return system.solver(point.q, p) if M is None else small.factor(M), f, G, gamma, live
 
 
-def lagrange(model: Model, point: Point, p, dependent=None) -> Slope:
+def lagrange(
+    model: Model, point: Point, p: Params, dependent: Bool[Array, " n"] | None = None
+) -> Slope:
     """v' and lam of (1). `dependent` is passed on."""
     solve, f, G, gamma, live = _terms(model, point, p)
     a, lam = kkt.masked_kkt(solve, G, live, f, -gamma)  # (1)
     return Slope(point.v, a, lam, dependent)
 
 
-def projected(model: Model, point: Point, p, dependent=None) -> Slope:
+def projected(
+    model: Model, point: Point, p: Params, dependent: Bool[Array, " n"] | None = None
+) -> Slope:
     """v' and lam of (2). `dependent` is passed on."""
     solve, f, G, gamma, live = _terms(model, point, p)
     if model.m == 0:
@@ -76,7 +83,7 @@ def projected(model: Model, point: Point, p, dependent=None) -> Slope:
     return Slope(point.v, a, lam, dependent)
 
 
-def minimal(model: Model, point: Point, p, dependent) -> Slope:
+def minimal(model: Model, point: Point, p: Params, dependent: Bool[Array, " n"]) -> Slope:
     """v' and lam of (3), with the given choice of dependent coordinates."""
     live = model.live(point, p)
     M = model.system.mass(point.q, p)
@@ -100,7 +107,9 @@ FORMULATIONS: dict[str, Callable] = {
 }
 
 
-def choose(model: Model, point: Point, p, previous=None):
+def choose(
+    model: Model, point: Point, p: Params, previous: Bool[Array, " n"] | None = None
+) -> Bool[Array, " n"]:
     """Dependent coordinates by full pivoting, or the previous ones as long as they are
     well-conditioned."""
     G = model.jacobian(point, p)

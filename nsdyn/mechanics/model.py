@@ -13,7 +13,7 @@ modes and held values; the mode of the model is their concatenation.
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from nsdyn._types import Configuration, Mode, Number, Params, Time, Velocity
 from nsdyn.constraints.base import AbstractConstraint, Scale
 from nsdyn.mechanics.system import System
 from nsdyn.numerics import kkt
@@ -42,7 +43,7 @@ class Point(eqx.Module):
     mode: Array
     held: tuple
 
-    def replace(self, **fields) -> "Point":
+    def replace(self, **fields: Any) -> "Point":
         """The same point with other values of these fields."""
         return dataclasses.replace(self, **fields)
 
@@ -69,12 +70,12 @@ class Model(eqx.Module):
     def of(
         system: System,
         parts: tuple[AbstractConstraint, ...],
-        q,
-        v,
-        t,
-        p,
+        q: Any,
+        v: Any,
+        t: Any,
+        p: Params,
         tolerances: Tolerances | None = None,
-        step=0.0,
+        step: Number = 0.0,
     ) -> "Model":
         """The model for states of these shapes; nothing is computed."""
         shapes = [_part_shapes(system, part, q, v, t, p) for part in parts]
@@ -154,7 +155,7 @@ class Model(eqx.Module):
 
     # Motion.
 
-    def begin(self, q, v, t, p) -> tuple["Model", Point]:
+    def begin(self, q: Configuration, v: Velocity, t: Time, p: Params) -> tuple["Model", Point]:
         """The model with the scale of the motion filled in, and the point at the start of a run."""
         scale = jax.lax.stop_gradient(self._scale_at(q, v, t, p))
         model = eqx.tree_at(lambda x: x.scale, self, scale)
@@ -162,23 +163,23 @@ class Model(eqx.Module):
         modes = [part.start(q, qdot, t, p, scale) for part in self.parts]
         return model, self.point_at(t, q, v, self.join_modes(modes), p)
 
-    def start(self, q, v, t, p) -> Point:
+    def start(self, q: Configuration, v: Velocity, t: Time, p: Params) -> Point:
         """The point at the start of a run."""
         return self.begin(q, v, t, p)[1]
 
-    def point_at(self, t, q, v, mode, p) -> Point:
+    def point_at(self, t: Time, q: Configuration, v: Velocity, mode: Mode, p: Params) -> Point:
         """A point in a given mode; held values are those at this point."""
         return Point(t, q, v, mode, tuple(part.hold(q, t, p) for part in self.parts))
 
-    def qdot(self, point: Point, p) -> Float[Array, " nq"]:
+    def qdot(self, point: Point, p: Params) -> Float[Array, " nq"]:
         return self.system.rate(point.q, point.v, p)
 
-    def force(self, point: Point, p) -> Float[Array, " n"]:
+    def force(self, point: Point, p: Params) -> Float[Array, " n"]:
         return self.system.forces(point.q, point.v, point.t, p, point.mode)
 
     # Sizes that say what is small (`nsdyn.tolerances`).
 
-    def _scale_at(self, q, v, t, p) -> Scale:
+    def _scale_at(self, q: Configuration, v: Velocity, t: Time, p: Params) -> Scale:
         """L = |q|_M + h |v|_M + h^2 |M^-1 f|_M, and the other sizes of the motion."""
         first = self.join_modes([jnp.zeros(shape, int) for shape in self.mode_shapes])
         solve = self.system.solver(q, p)
@@ -196,7 +197,7 @@ class Model(eqx.Module):
             rest=self.tolerances.rest,
         )
 
-    def _widths(self, solve: Callable, v) -> Float[Array, " n"]:
+    def _widths(self, solve: Callable, v: Velocity) -> Float[Array, " n"]:
         """The half-widths of the ball |x|_M <= 1 along the velocities."""
         n = v.shape[0]
         if self.system.solve is None:
@@ -205,7 +206,7 @@ class Model(eqx.Module):
         unit = lambda i: jnp.zeros(n).at[i].set(1.0)
         return jnp.sqrt(jax.lax.map(lambda i: solve(unit(i))[i], jnp.arange(n)))
 
-    def length(self, point: Point, p) -> Float[Array, ""]:
+    def length(self, point: Point, p: Params) -> Float[Array, ""]:
         """L = |q|_M + h |v|_M, plus its value at the start."""
         size = lambda x: jnp.sqrt(2 * self.system.kinetic(point.q, x, p))
         motion = self.system.as_motion(point.q, p)
@@ -213,7 +214,7 @@ class Model(eqx.Module):
 
     # Rows.
 
-    def rows(self, point: Point, p) -> Float[Array, " m"]:
+    def rows(self, point: Point, p: Params) -> Float[Array, " m"]:
         """g, the residual at position level; zero in rows that have no position level."""
         return _concatenate(
             [
@@ -224,7 +225,7 @@ class Model(eqx.Module):
             ]
         )
 
-    def psi(self, point: Point, p) -> Float[Array, " m"]:
+    def psi(self, point: Point, p: Params) -> Float[Array, " m"]:
         """psi = G v + psi_0, the residual at velocity level."""
         qdot = self.qdot(point, p)
         rates = [
@@ -233,7 +234,7 @@ class Model(eqx.Module):
         ]
         return _concatenate(rates)  # (1)
 
-    def live(self, point: Point, p) -> Bool[Array, " m"]:
+    def live(self, point: Point, p: Params) -> Bool[Array, " m"]:
         """Which rows hold in the mode of the point."""
         masks = []
         for (part, mode, _), count in zip(self._each(point), self.row_counts, strict=True):
@@ -241,7 +242,7 @@ class Model(eqx.Module):
             masks.append(jnp.ones(count, bool) if mask is None else mask)
         return jnp.concatenate(masks) if masks else jnp.zeros(0, bool)
 
-    def jacobian(self, point: Point, p) -> Float[Array, "m n"]:
+    def jacobian(self, point: Point, p: Params) -> Float[Array, "m n"]:
         """G, including the rows that are not live."""
         if self.m == 0:
             return jnp.zeros((0, point.v.shape[0]))
@@ -250,7 +251,7 @@ class Model(eqx.Module):
             return _jacobian(lambda q: self.rows(point.replace(q=q), p), point.q, self.m)
         return _jacobian(lambda v: self.psi(point.replace(v=v), p), point.v, self.m)  # (1)
 
-    def gamma(self, point: Point, p) -> Float[Array, " m"]:
+    def gamma(self, point: Point, p: Params) -> Float[Array, " m"]:
         """The part of the acceleration level that does not contain v'."""
         if self.m == 0:
             return jnp.zeros(0)
@@ -260,7 +261,7 @@ class Model(eqx.Module):
 
     # Guards and mode changes.
 
-    def guards(self, point: Point, lam: Float[Array, " m"], p) -> Float[Array, " k"]:
+    def guards(self, point: Point, lam: Float[Array, " m"], p: Params) -> Float[Array, " k"]:
         """The guards of all parts. They receive least-norm multipliers, so the result does not
         depend on which of several redundant rows the solver happened to drop."""
         if self.guards_use_lam and self.m > 1 and not self.rows_independent:
@@ -274,7 +275,7 @@ class Model(eqx.Module):
             ]
         )
 
-    def after(self, fired: Bool[Array, " k"], point: Point, p) -> Point:
+    def after(self, fired: Bool[Array, " k"], point: Point, p: Params) -> Point:
         """The same point in the mode that follows. Parts whose guards fired also refresh their held
         values."""
         qdot = self.qdot(point, p)
@@ -289,7 +290,9 @@ class Model(eqx.Module):
             held.append(jax.tree.map(choose, fresh, kept))
         return point.replace(mode=self.join_modes(modes), held=tuple(held))
 
-    def persists(self, before: Point, after: Point, p) -> tuple[Bool[Array, " m"], np.ndarray]:
+    def persists(
+        self, before: Point, after: Point, p: Params
+    ) -> tuple[Bool[Array, " m"], np.ndarray]:
         """Which rows of the mode after are the same constraints as before, and for which rows the
         constraint declares this at all."""
         modes = zip(self.split_mode(before.mode), self.split_mode(after.mode), strict=True)
@@ -302,7 +305,7 @@ class Model(eqx.Module):
             return jnp.zeros(0, bool), np.zeros(0, bool)
         return jnp.concatenate(masks), np.concatenate(known)
 
-    def mode_after_impact(self, point: Point, rest_speeds: Float[Array, " m"], p) -> Array:
+    def mode_after_impact(self, point: Point, rest_speeds: Float[Array, " m"], p: Params) -> Array:
         """The mode after an impact; `point` has the velocity after it. A row whose rate is at most
         its rest speed may count as being at rest."""
         rates = _split(self.psi(point, p), self.row_counts)
@@ -312,7 +315,9 @@ class Model(eqx.Module):
         return self.join_modes([part.mode_after_impact(*arguments) for part, *arguments in each])
 
 
-def _part_shapes(system: System, part: AbstractConstraint, q, v, t, p):
+def _part_shapes(
+    system: System, part: AbstractConstraint, q: Any, v: Any, t: Any, p: Params
+) -> tuple[int, int, tuple[int, ...]]:
     """(rows, guards, shape of the mode) of one constraint."""
 
     def sample(q, v, t, p):
@@ -326,16 +331,16 @@ def _part_shapes(system: System, part: AbstractConstraint, q, v, t, p):
     return psi.shape[0], guards.shape[0], mode.shape
 
 
-def _concatenate(values):
+def _concatenate(values: list[Array]) -> Array:
     return jnp.concatenate(values) if values else jnp.zeros(0)
 
 
-def _split(x, sizes):
+def _split(x: Array, sizes: Sequence[int]) -> list[Array]:
     ends = itertools.accumulate(sizes, initial=0)
     return [x[a:b] for a, b in itertools.pairwise(ends)]
 
 
-def _jacobian(function, x, m):
+def _jacobian(function: Callable, x: Array, m: int) -> Array:
     """The Jacobian of a function with m values. Forward mode compiles to less code for the usual
     few coordinates; reverse mode wins for few rows of many coordinates."""
     return (jax.jacrev if x.shape[0] > 8 * m else jax.jacfwd)(function)(x)

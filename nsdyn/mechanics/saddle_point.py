@@ -8,6 +8,7 @@ solve_along(f, c, D):   M x + D^T lam = f,  G x = c    reactions along other dir
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from nsdyn._types import Params, Rows, Velocity
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import kkt, small
 
@@ -17,7 +18,7 @@ ROUND_OFF = 1e-9  # of a speed, after an impact
 class SaddlePoint:
     """The saddle-point system of a model at a point. `G` has zero rows where rows are not live."""
 
-    def __init__(self, model: Model, point: Point, p):
+    def __init__(self, model: Model, point: Point, p: Params) -> None:
         self.model = model
         self.point = point
         self.p = p
@@ -40,18 +41,20 @@ class SaddlePoint:
         forces = model.tolerances.rest * model.step * jnp.abs(pull)
         return forces + ROUND_OFF * self.row_sizes * speed
 
-    def solve(self, f: Float[Array, " n"], c: Float[Array, " m"]):
+    def solve(self, f: Float[Array, " n"], c: Float[Array, " m"]) -> tuple[Velocity, Rows]:
         """x and lam of (1)."""
         x0 = self.solve_mass(f)
         lam = self._inverse(jnp.where(self.live, small.matvec(self.G, x0) - c, 0.0))
         return x0 - small.matvec(self.Y, lam), lam  # (1)
 
-    def smallest_motion(self, c: Float[Array, " m"]):
+    def smallest_motion(self, c: Float[Array, " m"]) -> tuple[Velocity, Rows]:
         """x and mu of (2)."""
         mu = -self._inverse(jnp.where(self.live, c, 0.0))
         return -small.matvec(self.Y, mu), mu  # (2)
 
-    def solve_along(self, f: Float[Array, " n"], c: Float[Array, " m"], D: Float[Array, "m n"]):
+    def solve_along(
+        self, f: Float[Array, " n"], c: Float[Array, " m"], D: Float[Array, "m n"]
+    ) -> tuple[Velocity, Rows]:
         """x and lam of (3), in the least-squares sense where rows depend on each other."""
         x0 = self.solve_mass(f)
         Y = self.solve_mass(D.T)
@@ -64,7 +67,7 @@ class SaddlePoint:
             lam = lam + small.matvec(B.T, inverse(jnp.where(self.live, left, 0.0)))
         return x0 - small.matvec(Y, lam), lam  # (3)
 
-    def smallest_motion_of_positions(self, c: Float[Array, " m"]):
+    def smallest_motion_of_positions(self, c: Float[Array, " m"]) -> Velocity:
         """x of (2) for the rows that have a position level."""
         if self.model.all_positional:
             return self.smallest_motion(c)[0]

@@ -15,9 +15,11 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from nsdyn import _expect as expect
 from nsdyn._signature import accepts_positional, label, takes_mode
+from nsdyn._types import Configuration, Matrix, Mode, Params, Scalar, Time, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.numerics import small
 
@@ -45,7 +47,7 @@ class System(eqx.Module):
     momentum: Callable | None = eqx.field(static=True, default=None)
     lagrangian: "Lagrangian | None" = eqx.field(static=True, default=None, repr=False)
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         counts = {"mass": 2, "force": 4, "potential": 2, "solve": 3, "kinematics": 3, "momentum": 3}
         for name, count in counts.items():
             function = getattr(self, name)
@@ -76,7 +78,7 @@ class System(eqx.Module):
         terms = Lagrangian(kinetic, potential, applied)
         return System(mass=terms.mass, force=terms.force, potential=potential, lagrangian=terms)
 
-    def check_shapes(self, q, v, t, p) -> None:
+    def check_shapes(self, q: Configuration, v: Velocity, t: Time, p: Params) -> None:
         """Raise ProblemError unless the functions return what they should. The force is left to
         `check_force`, since it may need the mode."""
         n = v.shape[0]
@@ -93,24 +95,24 @@ class System(eqx.Module):
         if self.momentum is not None:
             expect.shaped("System(momentum=...)", self.momentum, (n,), "the shape of v", q, v, p)
 
-    def check_force(self, q, v, t, p, mode) -> None:
+    def check_force(self, q: Configuration, v: Velocity, t: Time, p: Params, mode: Mode) -> None:
         args = (v.shape, _why(v), q, v, t, p, mode)
         expect.shaped("System(force=...)", self.forces, *args, name=label(self.force))
 
-    def rate(self, q, v, p):
+    def rate(self, q: Configuration, v: Velocity, p: Params) -> Configuration:
         return v if self.kinematics is None else self.kinematics(q, v, p)  # (1)
 
-    def _rate_matrix(self, q, n: int, p):
+    def _rate_matrix(self, q: Configuration, n: int, p: Params) -> Float[Array, "nq n"]:
         """B with q' = B v."""
         return jax.jacfwd(lambda v: self.rate(q, v, p))(jnp.zeros(n))
 
-    def spread(self, q, widths, p):
+    def spread(self, q: Configuration, widths: Velocity, p: Params) -> Configuration:
         """Bounds of the rates q', for velocities within these bounds."""
         if self.kinematics is None:
             return widths
         return jnp.abs(self._rate_matrix(q, widths.shape[0], p)) @ widths
 
-    def as_motion(self, q, p):
+    def as_motion(self, q: Configuration, p: Params) -> Velocity:
         """The velocity x whose q' = B x is nearest to q: a measure of q in units of a motion."""
         if self.kinematics is None:
             return q
@@ -118,7 +120,7 @@ class System(eqx.Module):
         B = self._rate_matrix(q, n, p)
         return small.factor(B.T @ B, semidefinite=True)(B.T @ q)
 
-    def moved(self, q, dx, p):
+    def moved(self, q: Configuration, dx: Velocity, p: Params) -> Configuration:
         """The configuration reached from q by the finite motion dx: q + dx, or with
         quasi-velocities the flow of q' = kinematics(q, dx) over a unit of time, by one Runge-Kutta
         step (its error is of the fifth power of dx)."""
@@ -130,38 +132,38 @@ class System(eqx.Module):
         k4 = self.rate(q + k3, dx, p)
         return q + (k1 + 2 * k2 + 2 * k3 + k4) / 6
 
-    def forces(self, q, v, t, p, mode):
+    def forces(self, q: Configuration, v: Velocity, t: Time, p: Params, mode: Mode) -> Velocity:
         if takes_mode(self.force):
             return self.force(q, v, t, p, mode)
         return self.force(q, v, t, p)
 
-    def solver(self, q, p) -> Callable:
+    def solver(self, q: Configuration, p: Params) -> Callable:
         """b -> M(q)^-1 b for vectors and for matrices of columns."""
         if self.solve is None:
             return small.factor(self.mass(q, p))
         vector = lambda b: self.solve(q, b, p)
         return lambda b: vector(b) if b.ndim == 1 else jax.vmap(vector, in_axes=1, out_axes=1)(b)
 
-    def weights(self, q, p):
+    def weights(self, q: Configuration, p: Params) -> Array:
         """Factors that give all velocities a common unit, sqrt(kg) m/s: the roots of the masses. A
         system with its own `solve` forms no mass matrix; its velocities are left as they are."""
         if self.solve is not None:
             return jnp.ones(())
         return jnp.sqrt(jnp.diagonal(self.mass(q, p)))
 
-    def kinetic(self, q, v, p):
+    def kinetic(self, q: Configuration, v: Velocity, p: Params) -> Scalar:
         momentum = (
             small.matvec(self.mass(q, p), v) if self.momentum is None else self.momentum(q, v, p)
         )
         return 0.5 * jnp.sum(v * momentum)
 
-    def energy(self, q, v, p):
+    def energy(self, q: Configuration, v: Velocity, p: Params) -> Scalar:
         """T + V, or T if the system has no potential."""
         kinetic = self.kinetic(q, v, p)
         return kinetic if self.potential is None else kinetic + self.potential(q, p)
 
 
-def _why(v) -> str:
+def _why(v: Array) -> str:
     return f"as v0 has {v.shape[0]} entries"
 
 
@@ -173,18 +175,18 @@ class Lagrangian(eqx.Module):
     potential: Callable | None = eqx.field(static=True)
     applied: Callable | None = eqx.field(static=True)
 
-    def check_shapes(self, q, v, t, p) -> None:
+    def check_shapes(self, q: Configuration, v: Velocity, t: Time, p: Params) -> None:
         owner = "System.from_lagrangian"
         expect.shaped(f"{owner}(kinetic=...)", self.kinetic, (), "a scalar", q, v, p)
         if self.applied is not None:
             shape = (v.shape, _why(v))
             expect.shaped(f"{owner}(applied=...)", self.applied, *shape, q, v, t, p)
 
-    def mass(self, q, p):
+    def mass(self, q: Configuration, p: Params) -> Matrix:
         momentum = lambda v: jax.grad(self.kinetic, argnums=1)(q, v, p)
         return jax.jacfwd(momentum)(jnp.zeros_like(q))
 
-    def force(self, q, v, t, p):
+    def force(self, q: Configuration, v: Velocity, t: Time, p: Params) -> Velocity:
         lagrangian = lambda q: (
             self.kinetic(q, v, p) - (0.0 if self.potential is None else self.potential(q, p))
         )

@@ -47,7 +47,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
+from nsdyn._types import Scalar
 from nsdyn.errors import ProblemError
 
 EARTH = (0.0, 0.0, -9.81)
@@ -87,8 +89,17 @@ class Chain(eqx.Module):
     gravity: Float[Array, "*batch 3"]
 
     def __init__(
-        self, axis, place, mass, com, inertia, slides=None, turn=None, rotor=None, gravity=EARTH
-    ):
+        self,
+        axis: ArrayLike,
+        place: ArrayLike,
+        mass: ArrayLike,
+        com: ArrayLike,
+        inertia: ArrayLike,
+        slides: ArrayLike | None = None,
+        turn: ArrayLike | None = None,
+        rotor: ArrayLike | None = None,
+        gravity: ArrayLike = EARTH,
+    ) -> None:
         axis = _array("axis", axis, None, 3)
         n = axis.shape[0]
         slides = _array("slides", jnp.zeros(n) if slides is None else slides, n)
@@ -134,7 +145,7 @@ def _array(name: str, value: Any, *shape: int | None) -> Array:
     return array
 
 
-def _check_joints(axis, slides):
+def _check_joints(axis: Array, slides: Array) -> None:
     if isinstance(axis, jax.core.Tracer) or isinstance(slides, jax.core.Tracer):
         return
     for i, (length, kind) in enumerate(
@@ -148,18 +159,20 @@ def _check_joints(axis, slides):
             )
 
 
-def skew(a):
+def skew(a: Float[Array, " 3"]) -> Float[Array, "3 3"]:
     """The matrix a x."""
-    return SKEW @ a
+    return jnp.matmul(SKEW, a)
 
 
-def shift(r):
+def shift(r: Float[Array, " 3"]) -> Float[Array, "6 6"]:
     """The matrix that maps the twist of a body about the origin to its twist about r; its transpose
     maps wrenches back."""
     return jnp.block([[jnp.eye(3), -skew(r)], [jnp.zeros((3, 3)), jnp.eye(3)]])
 
 
-def spatial_inertia(mass, com, inertia):
+def spatial_inertia(
+    mass: Scalar, com: Float[Array, " 3"], inertia: Float[Array, "3 3"]
+) -> Float[Array, "6 6"]:
     """I_i about the joint, in the link's axes."""
     o = jnp.zeros((3, 3))
     return shift(com).T @ jnp.block([[mass * jnp.eye(3), o], [o, inertia]]) @ shift(com)  # (9)
@@ -171,7 +184,9 @@ _bodies = jax.jit(jax.vmap(spatial_inertia))
 
 @jax.jit
 @jax.vmap
-def _joints(axis, slides, place, turn):
+def _joints(
+    axis: Float[Array, " 3"], slides: Scalar, place: Float[Array, " 3"], turn: Float[Array, "3 3"]
+) -> tuple[Float[Array, " 6"], Float[Array, "3 6 6"], Float[Array, "3 4 4"]]:
     """s_i and the constants of (*) for X_i (3, 6, 6) and for the frame (3, 4, 4)."""
     unit = axis / jnp.linalg.norm(axis)
     s = jnp.concatenate([slides * unit, (1.0 - slides) * unit])  # (6)
@@ -184,7 +199,9 @@ def _joints(axis, slides, place, turn):
     return s, X, jnp.stack([frame, frame @ screw, frame @ screw @ screw])
 
 
-def _exponential(slides, constants, q):
+def _exponential(
+    slides: Float[Array, " n"], constants: Float[Array, "n 3 d d"], q: Float[Array, " n"]
+) -> Float[Array, "n d d"]:
     """(*)"""
     a = jnp.where(slides > 0.5, q, jnp.sin(q))
     b = 1.0 - jnp.cos(q)
@@ -210,7 +227,7 @@ def frames(chain: Chain, q: Float[Array, " n"]) -> Float[Array, "n 4 4"]:
     return _exponential(chain.slides, chain.H, q)
 
 
-def poses(chain: Chain, q: Float[Array, " n"]):
+def poses(chain: Chain, q: Float[Array, " n"]) -> tuple[Float[Array, "n 3 3"], Float[Array, "n 3"]]:
     """R_i (n, 3, 3) and r_i (n, 3) in the world."""
 
     def outwards(pose, frame):
@@ -221,13 +238,13 @@ def poses(chain: Chain, q: Float[Array, " n"]):
     return found[:, :3, :3], found[:, :3, 3]
 
 
-def centres(chain: Chain, q: Float[Array, " n"]):
+def centres(chain: Chain, q: Float[Array, " n"]) -> Float[Array, "n 3"]:
     """r_i^C (n, 3) in the world."""
     R, r = poses(chain, q)
     return r + jnp.einsum("nij,nj->ni", R, chain.moment / chain.mass[:, None])  # (3)
 
 
-def tip(chain: Chain, q: Float[Array, " n"], point) -> Float[Array, " 3"]:
+def tip(chain: Chain, q: Float[Array, " n"], point: ArrayLike) -> Float[Array, " 3"]:
     """The position in the world of a point of the last link. Going from the tip inwards, only this
     point has to be carried."""
     start = jnp.concatenate([jnp.asarray(point, float), jnp.ones(1)])
@@ -236,7 +253,7 @@ def tip(chain: Chain, q: Float[Array, " n"], point) -> Float[Array, " 3"]:
     return end[:3]
 
 
-def at_tip(chain: Chain, q: Float[Array, " n"], direction) -> Float[Array, " 3"]:
+def at_tip(chain: Chain, q: Float[Array, " n"], direction: ArrayLike) -> Float[Array, " 3"]:
     """A direction of the world, in the axes of the last link."""
     rotations = frames(chain, q)[:, :3, :3]
     return jax.lax.scan(lambda x, R: (R.T @ x, None), jnp.asarray(direction, float), rotations)[0]

@@ -44,6 +44,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from nsdyn._types import Matrix, Params, Scalar, Time, Velocity
 from nsdyn.mechanics.system import System
 from nsdyn.multibody.chain import CROSS, Chain, Links, frames, links, twists
 from nsdyn.numerics import small
@@ -103,7 +104,12 @@ def inverse_mass(chain: Chain, q: Float[Array, " n"], b: Float[Array, " n"]) -> 
     return solve_links(links(chain, q), b)
 
 
-def accelerations(chain: Chain, q, v, torque) -> Float[Array, " n"]:
+def accelerations(
+    chain: Chain,
+    q: Float[Array, " n"],
+    v: Float[Array, " n"],
+    torque: Velocity | float,
+) -> Float[Array, " n"]:
     """Forward dynamics: v' under the joint forces `torque`, in O(N)."""
     return inverse_mass(chain, q, torque - bias(chain, q, v))
 
@@ -141,7 +147,7 @@ def momenta(chain: Chain, q: Float[Array, " n"], v: Float[Array, " n"]) -> Float
     return links_only + parts.rotor * v
 
 
-def height_energy(chain: Chain, q: Float[Array, " n"]):
+def height_energy(chain: Chain, q: Float[Array, " n"]) -> Scalar:
     """The potential energy of the weight."""
     own = jnp.concatenate([chain.moment, chain.mass[:, None]], axis=1)
     inwards = lambda outer, link: (link[0] @ (outer + link[1]), None)
@@ -150,23 +156,23 @@ def height_energy(chain: Chain, q: Float[Array, " n"]):
     return -jnp.sum(chain.gravity * moment[:3])
 
 
-def mass(q, p):
+def mass(q: Float[Array, " n"], p: Params) -> Matrix:
     return mass_matrix(p["chain"], q)
 
 
-def force(q, v, t, p):
+def force(q: Float[Array, " n"], v: Float[Array, " n"], t: Time, p: Params) -> Float[Array, " n"]:
     return p.get("torque", 0.0) - bias(p["chain"], q, v)
 
 
-def potential(q, p):
+def potential(q: Float[Array, " n"], p: Params) -> Scalar:
     return height_energy(p["chain"], q)
 
 
-def solve(q, b, p):
+def solve(q: Float[Array, " n"], b: Float[Array, " n"], p: Params) -> Float[Array, " n"]:
     return inverse_mass(p["chain"], q, b)
 
 
-def momentum(q, v, p):
+def momentum(q: Float[Array, " n"], v: Float[Array, " n"], p: Params) -> Float[Array, " n"]:
     return momenta(p["chain"], q, v)
 
 

@@ -36,7 +36,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
+from nsdyn._types import Number
 from nsdyn.multibody.chain import Chain, Links, at_tip, links, twists
 
 
@@ -48,7 +50,9 @@ class Response(NamedTuple):
     approach: Float[Array, ""]
 
 
-def contact_wrench(chain: Chain, q, point, normal) -> Float[Array, " 6"]:
+def contact_wrench(
+    chain: Chain, q: Float[Array, " n"], point: ArrayLike, normal: ArrayLike
+) -> Float[Array, " 6"]:
     """n: a unit impulse along `normal` (in the world) at `point` (in the last link's frame), in the
     last link's frame."""
     direction = at_tip(chain, q, normal)
@@ -111,7 +115,14 @@ def joint_response(
     return jax.lax.scan(outwards, jnp.zeros(6), (*parts, arriving))[1]  # (29)
 
 
-def restitution(chain: Chain, q, v, point, normal, e) -> Response:
+def restitution(
+    chain: Chain,
+    q: Float[Array, " n"],
+    v: Float[Array, " n"],
+    point: ArrayLike,
+    normal: ArrayLike,
+    e: Number,
+) -> Response:
     """The impact of `point` of the last link on an immovable wall with the normal `normal`,
     whatever the sign of the approach."""
     parts = links(chain, q)

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
+from nsdyn._types import Jacobian, RowMask, Rows, Solve, Velocity
 from nsdyn.numerics.small import (
     UNROLL,
     Unrolled,
@@ -73,7 +74,9 @@ def masked_kkt(
     return x, lam
 
 
-def _small_kkt(solve: Unrolled, G, live, b, c):
+def _small_kkt(
+    solve: Unrolled, G: Jacobian, live: RowMask, b: Velocity, c: Rows
+) -> tuple[Velocity, Rows]:
     """(3) and (4) entry by entry."""
     m, n = G.shape
     rows = entries(_masked(G, live))
@@ -128,16 +131,16 @@ def spanning_rows(
     return live & spanning(matmul(Gm, solve(Gm.T)), preferred)
 
 
-def schur(solve, G, live):
+def schur(solve: Solve, G: Jacobian, live: RowMask) -> tuple[Jacobian, Float[Array, "n m"], Solve]:
     """The masked G, Y = M^-1 G^T and a solver for S of (3)."""
     Gm = _masked(G, live)
     Y = solve(Gm.T)
     return Gm, Y, _schur(Gm, Y, live)
 
 
-def _masked(G, live):
+def _masked(G: Jacobian, live: RowMask) -> Jacobian:
     return jnp.where(live[:, None], G, 0.0)
 
 
-def _schur(Gm, Y, live):
+def _schur(Gm: Jacobian, Y: Float[Array, "n m"], live: RowMask) -> Solve:
     return factor(matmul(Gm, Y) + jnp.diag(jnp.where(live, 0.0, 1.0)), semidefinite=True)

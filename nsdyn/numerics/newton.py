@@ -31,6 +31,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn._repr import settings_text
+from nsdyn._types import AnyArray, Matrix, Number, Scalar, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.numerics import small
 
@@ -61,7 +62,7 @@ class Effort(eqx.Module):
         return Effort(self.total + other.total, worst, other.change, self.failed | other.failed)
 
 
-def _tolerance(x):
+def _tolerance(x: Any) -> Scalar:
     number = jnp.asarray(x, float)
     if not isinstance(number, jax.core.Tracer) and not number > 0:
         raise ProblemError(f"Newton(tolerance=...): expected a positive number, found {x!r}")
@@ -80,7 +81,7 @@ class Newton(eqx.Module):
     tolerance: Any = eqx.field(converter=_tolerance, default=1e-10)
     max_iterations: int = eqx.field(static=True, default=16)
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.max_iterations < 1:
             raise ProblemError(
                 f"Newton(max_iterations=...): expected at least 1, found {self.max_iterations}"
@@ -90,7 +91,12 @@ class Newton(eqx.Module):
         return settings_text(self)
 
     def solve(
-        self, residual: Callable, x0: Float[Array, " n"], args: Any, noise, weights=1.0
+        self,
+        residual: Callable,
+        x0: Float[Array, " n"],
+        args: Any,
+        noise: Number,
+        weights: AnyArray | float = 1.0,
     ) -> tuple[Float[Array, " n"], Effort]:
         """The solution of residual(x, args) = 0 from x0. Unknowns are compared after multiplication
         by `weights`, which give them a common unit. `noise` is the absolute tolerance on the last
@@ -124,7 +130,7 @@ class Iterate(NamedTuple):
     change: Array
 
 
-def _newton(value: Callable, x0, scaled: Callable) -> tuple[Callable, Iterate]:
+def _newton(value: Callable, x0: Velocity, scaled: Callable) -> tuple[Callable, Iterate]:
     def iterate(c: Iterate) -> Iterate:
         r, J = jax.vmap(lambda dx: jax.jvp(value, (c.x,), (dx,)), out_axes=(None, -1))(
             jnp.eye(x0.shape[0])
@@ -137,7 +143,7 @@ def _newton(value: Callable, x0, scaled: Callable) -> tuple[Callable, Iterate]:
     )
 
 
-def _broyden(value: Callable, x0, scaled: Callable) -> tuple[Callable, Iterate]:
+def _broyden(value: Callable, x0: Velocity, scaled: Callable) -> tuple[Callable, Iterate]:
     def iterate(c: Iterate) -> Iterate:
         dx = -c.J @ c.r
         r = value(c.x + dx)
@@ -153,7 +159,7 @@ def _broyden(value: Callable, x0, scaled: Callable) -> tuple[Callable, Iterate]:
     )
 
 
-def _implicit(residual: Callable, x, J, args):
+def _implicit(residual: Callable, x: Velocity, J: Matrix | None, args: Any) -> Velocity:
     """x, with the derivative (2); J is computed there if it is None."""
     arrays, rest = eqx.partition(args, eqx.is_array)
 

@@ -9,12 +9,14 @@ Semidefinite matrices can be factored too: a row that depends on the rows before
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
+from nsdyn._types import Matrix, Scalar, Solve, Velocity
 from nsdyn.numerics.rank import SMALLEST_PIVOT
 
 UNROLL = 5
@@ -53,7 +55,7 @@ class Unrolled:
     """LDL^T of a small matrix with every entry a separate scalar, which the compiler turns into a
     few kernels."""
 
-    def __init__(self, a, semidefinite: bool = False):
+    def __init__(self, a: list[list], semidefinite: bool = False) -> None:
         n = len(a)
         low: list = [[None] * n for _ in range(n)]
         d: list = [None] * n
@@ -84,7 +86,7 @@ class Unrolled:
             x[i] = x[i] - total(low[k][i] * x[k] for k in range(i + 1, n))
         return x
 
-    def __call__(self, b):
+    def __call__(self, b: Array) -> Array:
         return jnp.stack(self.entries([b[i] for i in range(self.n)]))
 
 
@@ -108,19 +110,19 @@ def eliminate(a: Float[Array, "n n"], b: Float[Array, " n"]) -> Float[Array, " n
     return jnp.stack(x)
 
 
-def total(terms):
+def total(terms: Iterable) -> Any:
     """The sum of the terms, without an array of zeros to start from, which the compiler would have
     to remove; 0 if there are none."""
     terms = list(terms)
     return functools.reduce(operator.add, terms) if terms else 0.0
 
 
-def entries(a):
+def entries(a: Float[Array, "m n"]) -> list[list[Scalar]]:
     """The entries of a matrix as a list of rows."""
     return [[a[i, j] for j in range(a.shape[1])] for i in range(a.shape[0])]
 
 
-def _cholesky(a):
+def _cholesky(a: Matrix) -> Solve:
     # Slow to import, and small systems do not need it.
     from jax.scipy.linalg import cho_factor, cho_solve
 
@@ -128,7 +130,7 @@ def _cholesky(a):
     return lambda b: cho_solve(c, b)
 
 
-def _masked_cholesky(a):
+def _masked_cholesky(a: Matrix) -> Solve:
     """Cholesky of a with its dependent rows replaced by identity rows (their unknowns come out as
     zero)."""
     n = a.shape[0]
@@ -181,5 +183,5 @@ def spanning(
     return lax.fori_loop(0, n, take, start)[1]
 
 
-def _lengths(products):
+def _lengths(products: Matrix) -> Velocity:
     return jnp.sqrt(jnp.maximum(jnp.diagonal(products), jnp.finfo(products.dtype).tiny))

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from nsdyn._types import AnyArray, Number, Params, Scalar
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.stepping.integrator import State
 
@@ -27,7 +28,7 @@ from nsdyn.stepping.integrator import State
 SLACK = 1e-9
 
 
-def hermite(x, h, y0, d0, y1, d1):
+def hermite(x: Number, h: Number, y0: Array, d0: Array, y1: Array, d1: Array) -> Array:
     u = 1.0 - x
     return (
         (1 + 2 * x) * u * u * y0
@@ -37,7 +38,9 @@ def hermite(x, h, y0, d0, y1, d1):
     )  # (1)
 
 
-def between(model: Model, start: State, end: State, h, p, x) -> tuple[Point, Array]:
+def between(
+    model: Model, start: State, end: State, h: Number, p: Params, x: Number
+) -> tuple[Point, Array]:
     """The point and the multipliers on the dense output at the fraction x."""
     first, last = start.point, end.point
     q = hermite(x, h, first.q, model.qdot(first, p), last.q, model.qdot(last, p))
@@ -46,7 +49,9 @@ def between(model: Model, start: State, end: State, h, p, x) -> tuple[Point, Arr
     return first.replace(t=first.t + x * h, q=q, v=v), lam
 
 
-def guards_between(model: Model, start: State, end: State, h, p, x):
+def guards_between(
+    model: Model, start: State, end: State, h: Number, p: Params, x: AnyArray
+) -> Float[Array, "x k"]:
     """The guards on the dense output at the fractions x, shape (len(x), k)."""
     return jax.vmap(lambda x: model.guards(*between(model, start, end, h, p, x), p))(x)
 
@@ -84,7 +89,9 @@ class GuardScan(NamedTuple):
     fell_back: Bool[Array, ""]
 
 
-def scan_guards(model: Model, start: State, end: State, h, p, intervals: int) -> GuardScan:
+def scan_guards(
+    model: Model, start: State, end: State, h: Number, p: Params, intervals: int
+) -> GuardScan:
     """The guards on the dense output of a step, sampled in this many intervals."""
     inner = guards_between(model, start, end, h, p, np.arange(1, intervals) / intervals)
     values = jnp.concatenate([start.guard[None], inner, end.guard[None]])
@@ -94,7 +101,7 @@ def scan_guards(model: Model, start: State, end: State, h, p, intervals: int) ->
     return GuardScan(fired, first_zero, jnp.any(back))
 
 
-def _scan_one(values, tolerance, rise):
+def _scan_one(values: Array, tolerance: Scalar, rise: Scalar) -> tuple[Array, Array, Array]:
     """`GuardScan` for one guard. If it starts at zero (tolerance > 0) it can fire only after it has
     risen above its tolerance; `rise` is its departure rate times the step."""
     n = values.shape[0] - 1
@@ -115,7 +122,7 @@ def _scan_one(values, tolerance, rise):
     return fired, first_zero, earliest(beyond, number) < risen
 
 
-def _crossings(values, tolerance, rise):
+def _crossings(values: Float[Array, " samples_and_one"], tolerance: Scalar, rise: Scalar) -> Array:
     """Where in each interval a guard that is negative at its end crossed zero, as a fraction of the
     interval: by linear interpolation, or in the first interval, for a guard that started at zero,
     from its departure rate."""
@@ -126,7 +133,7 @@ def _crossings(values, tolerance, rise):
     return jnp.where(lifted, rise / jnp.where(lifted, rise - right, 1.0), linear)
 
 
-def dips(values):
+def dips(values: Array) -> Array:
     """Where the parabola through three neighbouring positive samples reaches zero."""
     a, b, d = values[:-2], values[1:-1], values[2:]
     c = a - 2 * b + d
@@ -140,7 +147,7 @@ def dips(values):
     )  # (2)
 
 
-def _roots(values, dip):
+def _roots(values: Array, dip: Array) -> Array:
     """The left root of those parabolas, counted from the middle sample."""
     a, b, d = values[:-2], values[1:-1], values[2:]
     c = jnp.where(dip, a - 2 * b + d, 1.0)
@@ -148,7 +155,7 @@ def _roots(values, dip):
     return vertex - jnp.sqrt(jnp.maximum(vertex**2 - 2 * b / c, 0.0))
 
 
-def below(samples, tolerance):
+def below(samples: Float[Array, " samples"], tolerance: Scalar) -> Bool[Array, " samples"]:
     """Which samples count as below zero; the last one already if it is about to cross."""
     about = SLACK * jnp.maximum(samples[-2] - samples[-1], 0.0)
     last = np.arange(samples.shape[0]) == samples.shape[0] - 1

@@ -4,12 +4,22 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from nsdyn._types import Guards, Number, Params, Rows, Velocity
 from nsdyn.mechanics.model import Model, Point
+from nsdyn.numerics import small
 
 ROUND_OFF = 1e-13  # relative to the terms that a guard consists of
 
 
-def rates(model: Model, point: Point, a, lam, p, clock=1.0, lam_rate=None) -> Float[Array, " k"]:
+def rates(
+    model: Model,
+    point: Point,
+    a: Velocity,
+    lam: Rows,
+    p: Params,
+    clock: Number = 1.0,
+    lam_rate: Rows | None = None,
+) -> Float[Array, " k"]:
     """d/dt of the guards with v' = a and t' = clock; the multipliers are treated as constant unless
     their rate is given."""
     guards = lambda q, v, t, lam: model.guards(point.replace(q=q, v=v, t=t), lam, p)
@@ -23,7 +33,7 @@ def rates(model: Model, point: Point, a, lam, p, clock=1.0, lam_rate=None) -> Fl
     return jax.jvp(guards, (point.q, point.v, point.t, lam), along)[1]
 
 
-def noise(model: Model, point: Point, lam, p) -> Float[Array, " k"]:
+def noise(model: Model, point: Point, lam: Rows, p: Params) -> Float[Array, " k"]:
     """The round-off of the guards: |dg/dx| |x| times a few units in the last place, for
     x = (q, v, t) and the multipliers, with |x| not less than at the start. Each multiplier has the
     round-off of the largest one, since all of them balance the same forces."""
@@ -39,14 +49,14 @@ def noise(model: Model, point: Point, lam, p) -> Float[Array, " k"]:
     if model.guards_use_lam:
         by_lam = jax.jacfwd(lambda lam: model.guards(point, lam, p))(lam)
         sizes.append(_size(by_lam, jnp.full_like(lam, jnp.max(jnp.abs(lam), initial=0.0))))
-    return ROUND_OFF * sum(sizes)
+    return ROUND_OFF * small.total(sizes)
 
 
-def _size(slope, x):
+def _size(slope: Array, x: Array) -> Guards:
     return jnp.sum(jnp.abs(slope) * x[None], axis=range(1, slope.ndim))
 
 
-def by_force(model: Model, point: Point, lam, p) -> Bool[Array, " k"]:
+def by_force(model: Model, point: Point, lam: Rows, p: Params) -> Bool[Array, " k"]:
     """Which guards depend on the multipliers."""
     if not model.guards_use_lam:
         return jnp.zeros(model.k, bool)

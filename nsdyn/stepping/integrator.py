@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn._repr import settings_text
+from nsdyn._types import Code, Flag, Number, Params
 from nsdyn.laws.base import AbstractLaw
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics.newton import Effort
@@ -41,7 +42,9 @@ class State(eqx.Module):
     effort: Effort
 
     @staticmethod
-    def begin(model: Model, point: Point, memory: "AbstractMemory", p, own=None) -> "State":
+    def begin(
+        model: Model, point: Point, memory: "AbstractMemory", p: Params, own: Any = None
+    ) -> "State":
         """The state at a point where nothing has happened yet."""
         return State(
             point=point,
@@ -54,12 +57,12 @@ class State(eqx.Module):
             effort=Effort.none(),
         )
 
-    def arrived(self, model: Model, point: Point, memory, p) -> "State":
+    def arrived(self, model: Model, point: Point, memory: Any, p: Params) -> "State":
         """The state at another point."""
         values = (point, memory, model.guards(point, memory.lam, p))
         return eqx.tree_at(lambda x: (x.point, x.memory, x.guard), self, values)
 
-    def with_failure(self, failed, code, point: Point) -> "State":
+    def with_failure(self, failed: Flag, code: Code, point: Point) -> "State":
         """The state with this failure recorded, unless there was one before."""
         first = failed & (self.status == Status.OK)
         noted = (
@@ -69,7 +72,7 @@ class State(eqx.Module):
         )
         return eqx.tree_at(lambda x: (x.status, x.t_stop, x.mode_stop), self, noted)
 
-    def with_effort(self, effort: Effort, started) -> "State":
+    def with_effort(self, effort: Effort, started: Point) -> "State":
         """The state with the work of a step added. If Newton's method failed, the trajectory stops
         at the point where the step `started`."""
         running = self.status == Status.OK
@@ -108,22 +111,31 @@ class AbstractIntegrator(eqx.Module):
         return None
 
     @abstractmethod
-    def start(self, model: Model, point: Point, p) -> State:
+    def start(self, model: Model, point: Point, p: Params) -> State:
         """The state at the initial point."""
 
     @abstractmethod
-    def step_smooth(self, model: Model, state: State, t_next, p) -> tuple[State, Bool[Array, ""]]:
+    def step_smooth(
+        self, model: Model, state: State, t_next: Number, p: Params
+    ) -> tuple[State, Bool[Array, ""]]:
         """The state at t_next if there is no event, and whether there is one."""
 
     @abstractmethod
     def step_with_events(
-        self, model: Model, state: State, log: Log, t_next, law: AbstractLaw, p
+        self, model: Model, state: State, log: Log, t_next: Number, law: AbstractLaw, p: Params
     ) -> tuple[State, Log, Any]:
         """The state at t_next, the log with the events on the way, and the plan of these events."""
 
     @abstractmethod
     def step_differentiable(
-        self, model: Model, state: State, log: Log, t_next, law: AbstractLaw, p, plan
+        self,
+        model: Model,
+        state: State,
+        log: Log,
+        t_next: Number,
+        law: AbstractLaw,
+        p: Params,
+        plan: Any,
     ) -> tuple[State, Log]:
         """What `step_with_events` computes, differentiable in forward and reverse mode."""
 
@@ -177,13 +189,19 @@ class AbstractSmoothMethod(eqx.Module):
         return None
 
     @abstractmethod
-    def init(self, model: Model, point: Point, p) -> tuple[Point, Any]:
+    def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Any]:
         """The point and the memory there when nothing else is known: at the start and after an
         event."""
 
     @abstractmethod
     def step(
-        self, model: Model, point: Point, memory, h, p, finish: Callable | None = None
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        finish: Callable | None = None,
     ) -> tuple[Point, Any]:
         """One step of size h: the point at its end and the memory there. `finish`, if given, is a
         function that moves the end point (to remove drift) before the memory is computed."""
@@ -199,7 +217,7 @@ def as_integrator(given: Any) -> AbstractIntegrator | None:
     return given if isinstance(given, AbstractIntegrator) else None
 
 
-def first_of(*cases):
+def first_of(*cases: tuple[Flag, Code]) -> Int[Array, ""]:
     """The code of the first (condition, code) that holds; OK if none does."""
     status = jnp.asarray(int(Status.OK))
     for holds, code in reversed(cases):

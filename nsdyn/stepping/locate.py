@@ -31,6 +31,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from nsdyn._types import Guards, Number, Params, Scalar
 from nsdyn.mechanics.model import Model
 from nsdyn.stepping import guard_rates
 from nsdyn.stepping.detect import SLACK, GuardScan, scan_guards
@@ -87,7 +88,7 @@ class EventSearch(NamedTuple):
     done: Bool[Array, ""]
 
 
-def locate(model: Model, start: State, h, p, advance: Callable) -> EventSearch:
+def locate(model: Model, start: State, h: Number, p: Params, advance: Callable) -> EventSearch:
     """The full step from `start` and the first event on it, if there is one.
 
     advance(theta, end, first) is the step map and returns a state. The first call, with `first`
@@ -148,7 +149,7 @@ def _place(state: State) -> tuple:
     return state.point.t, state.point.q, state.point.v
 
 
-def _improved(model: Model, c: EventSearch, stop: State, along, p) -> EventSearch:
+def _improved(model: Model, c: EventSearch, stop: State, along: Guards, p: Params) -> EventSearch:
     """One iteration of (1), at the state `stop` = Phi(theta h)."""
     i = c.which
     g = stop.guard
@@ -188,7 +189,7 @@ def _improved(model: Model, c: EventSearch, stop: State, along, p) -> EventSearc
     )
 
 
-def _within_reach(c: EventSearch, step):
+def _within_reach(c: EventSearch, step: Scalar) -> Scalar:
     """The next theta, not too far from where the scan saw the guard cross."""
     guess = c.scan.first_zero[c.which]
     low = jnp.maximum(guess - REACH, -BEYOND)
@@ -196,7 +197,9 @@ def _within_reach(c: EventSearch, step):
     return jnp.clip(c.theta + step, low, high)
 
 
-def _crossed_before(c: EventSearch, g, slope, noise):
+def _crossed_before(
+    c: EventSearch, g: Guards, slope: Guards, noise: Guards
+) -> tuple[Int[Array, ""], Scalar, Bool[Array, ""]]:
     """The guard that crossed first, by linear extrapolation from here: its index, where it crossed,
     and whether it is another guard than the one being located."""
     falls = c.scan.fired & (slope < 0)

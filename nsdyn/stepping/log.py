@@ -8,7 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
+
+from nsdyn._types import Code, Flag
 
 
 def _described(text: str, *dims: str) -> Any:
@@ -76,11 +78,11 @@ class Log(eqx.Module):
         return jax.tree.leaves(self.records)[0].shape[0]
 
     @property
-    def is_full(self):
+    def is_full(self) -> Bool[Array, ""]:
         """Whether there is no room for another event."""
         return self.count >= self.limit
 
-    def append(self, record: Event, wanted) -> "Log":
+    def append(self, record: Event, wanted: Flag) -> "Log":
         """The log with one more record if it is `wanted`. Records beyond the capacity are only
         counted."""
         fits = wanted & (self.count < self.capacity)
@@ -91,7 +93,7 @@ class Log(eqx.Module):
         )
 
 
-def put(records, record, slot, wanted):
+def put(records: Any, record: Any, slot: Code, wanted: Flag) -> Any:
     """`records` with `record` at `slot` if `wanted`. (A scatter would work too, but takes long to
     compile.)"""
 

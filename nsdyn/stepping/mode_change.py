@@ -18,6 +18,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from nsdyn._types import Configuration, GuardMask, Matrix, Number, Params, Velocity
 from nsdyn.constraints.base import NO_MODE
 from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
 from nsdyn.mechanics.model import Model, Point
@@ -44,7 +45,9 @@ class LawAnswer(NamedTuple):
     kinetic: Callable
 
 
-def ask_law(model: Model, before: Point, here: SaddlePoint, v, law: AbstractLaw, p) -> LawAnswer:
+def ask_law(
+    model: Model, before: Point, here: SaddlePoint, v: Velocity, law: AbstractLaw, p: Params
+) -> LawAnswer:
     """Apply the law to the velocity v, from the mode of `before` to that of `here`, at the
     configuration of `here`."""
     old = before.replace(t=here.point.t, q=here.point.q, v=v)
@@ -80,21 +83,23 @@ def ask_law(model: Model, before: Point, here: SaddlePoint, v, law: AbstractLaw,
     )
 
 
-def _is_driven(change: ModeChange, obey) -> Bool[Array, " m"]:
+def _is_driven(change: ModeChange, obey: Number) -> Bool[Array, " m"]:
     """Which rows have the wrong rate. A persistent row that is now driven at another speed counts
     like a new one."""
     size = jnp.abs(change.G_after) @ jnp.abs(change.v_before) + jnp.abs(change.gt_after)
     return jnp.abs(change.rates(change.v_before)) > obey * size  # (3)
 
 
-def _kinetic(model: Model, q, M, p) -> Callable:
+def _kinetic(model: Model, q: Configuration, M: Matrix, p: Params) -> Callable:
     system = model.system
     if system.momentum is not None:
         return lambda v: system.kinetic(q, v, p)
     return lambda v: 0.5 * jnp.sum(v * (M @ v))
 
 
-def change_mode(model: Model, point: Point, fired, law: AbstractLaw, p):
+def change_mode(
+    model: Model, point: Point, fired: GuardMask, law: AbstractLaw, p: Params
+) -> tuple[Point, Event, Int[Array, ""]]:
     """The point after the mode change, its record and a status."""
     after = model.after(fired, point, p)
     here = SaddlePoint(model, after, p)
@@ -108,7 +113,7 @@ def change_mode(model: Model, point: Point, fired, law: AbstractLaw, p):
     return landed, record_of(point, landed, Lam, answer), code
 
 
-def after_impact(model: Model, here: SaddlePoint, jump: Jump, p) -> tuple[Point, Array]:
+def after_impact(model: Model, here: SaddlePoint, jump: Jump, p: Params) -> tuple[Point, Array]:
     """The point after the impulse, in the mode after the impact, and the total impulse that led
     there."""
     landed = here.point.replace(v=jump.v_after)
@@ -134,7 +139,9 @@ def record_of(before: Point, landed: Point, Lam: Float[Array, " m"], answer: Law
     )
 
 
-def status_of(model: Model, landed: Point, answer: LawAnswer, here: SaddlePoint, p):
+def status_of(
+    model: Model, landed: Point, answer: LawAnswer, here: SaddlePoint, p: Params
+) -> Int[Array, ""]:
     """The status of a mode change, without the test whether the new constraints hold."""
     # The mode after the impact has no further rows, so those of `here` serve for `landed` too.
     change = answer.change
