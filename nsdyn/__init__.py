@@ -5,6 +5,7 @@ also asks the compiler for fast small loops, see `tune_xla`.
 """
 
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -100,8 +101,8 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str):
-    """What needs scipy is imported when it is asked for: a run starts without."""
+def __getattr__(name: str) -> Any:
+    """Names that need scipy are imported on first use, so that a run starts without it."""
     if name in ("TransitionReport", "transition_report"):
         from nsdyn.analysis import event_transition, transition
 

@@ -1,11 +1,12 @@
-"""One option of XLA's compiler, which time steps of a few bodies need to be fast.
+"""One option of XLA's compiler that makes time steps of a few bodies fast.
 
-By default XLA runs the body of a loop as a schedule of small kernels. Turned into one function
-each, the small loops of a run take a third to a half of the time (3R pendulum, event-driven RK4:
-1.1 us a step instead of 3.4). The option has no place among the `compiler_options` of one program;
-XLA reads it once, when JAX starts its backend, from the environment variable XLA_FLAGS. So
-`tune_xla` puts it there when nsdyn is imported, and `leave_environment` takes it away again at the
-first use of nsdyn, once JAX has read it: nothing stays behind for other processes.
+By default XLA runs the body of a loop as a schedule of small kernels. If it compiles each small
+loop of a run to a single function instead, a run takes a third to a half of the time (3R pendulum,
+event-driven RK4: 1.1 us per step instead of 3.4). The option is not available among the
+`compiler_options` of a single program; XLA reads it once, when JAX starts its backend, from the
+environment variable XLA_FLAGS. So `tune_xla` sets it there when nsdyn is imported, and
+`leave_environment` removes it at the first use of nsdyn, once JAX has read it: other processes do
+not see it.
 """
 
 import os
@@ -19,7 +20,7 @@ SWITCH_OFF = "NSDYN_TUNE_XLA"
 
 
 class _State:
-    """What was done to the environment of this process."""
+    """What nsdyn has done to the environment of this process."""
 
     before: str | None = None  # XLA_FLAGS as it was
     pending = False  # the option waits in the environment
@@ -27,8 +28,8 @@ class _State:
 
 
 def tune_xla() -> bool:
-    """Ask XLA for fast small loops; nsdyn does so on import. False if it cannot be: JAX had started
-    already, XLA_FLAGS sets the option itself, or NSDYN_TUNE_XLA=0 forbids it."""
+    """Ask XLA for fast small loops; importing nsdyn does so. Returns False if it has no effect: JAX
+    has already started, XLA_FLAGS sets the option itself, or NSDYN_TUNE_XLA=0 forbids it."""
     if os.environ.get(SWITCH_OFF) == "0" or FLAG in os.environ.get("XLA_FLAGS", ""):
         return False
     if _jax_has_started():
@@ -55,7 +56,7 @@ def leave_environment() -> None:
 
 
 def warn_if_untuned() -> None:
-    """Say once that runs are slower than they could be."""
+    """Warn once that runs are slower than they could be."""
     if _State.too_late:
         _State.too_late = False
         warnings.warn(

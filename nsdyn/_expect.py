@@ -1,7 +1,7 @@
-"""What is expected of a value, or of what a function returns, and the errors where it is not so.
+"""Checks of values and of what functions return, with errors that name the argument, what was found
+and what was expected.
 
-Functions are evaluated abstractly: nothing is computed or compiled. Every message names the
-argument, what was found and what was expected.
+Functions are evaluated abstractly: nothing is computed or compiled.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,10 @@ HINTS = (
         "; use jnp.where or jax.lax.cond where the function uses if on a value",
     ),
 )
-ROUND_OFF = 1e-8  # an entry of a list that is written as 0, beside the largest
+ROUND_OFF = 1e-8  # entries of a list smaller than this, relative to the largest, are written as 0
 
 
-def finite(name: str, value, where: str = "") -> None:
+def finite(name: str, value: Any, where: str = "") -> None:
     """Raise if an entry of `value` is infinite or NaN."""
     value = np.asarray(value)
     if np.all(np.isfinite(value)):
@@ -34,8 +34,8 @@ def finite(name: str, value, where: str = "") -> None:
     raise ProblemError(f"{name}: expected finite numbers{where}, found {entry}")
 
 
-def returned(argument: str, function: Callable, *args, name: str | None = None) -> Any:
-    """What `function` returns, abstractly; what it raises comes out as a ProblemError."""
+def returned(argument: str, function: Callable, *args: Any, name: str | None = None) -> Any:
+    """What `function` returns, abstractly; what it raises becomes a ProblemError."""
     try:
         return jax.eval_shape(function, *args)
     except ProblemError:
@@ -51,8 +51,7 @@ def returned(argument: str, function: Callable, *args, name: str | None = None) 
 
 
 def _about_params(error: Exception, args: tuple) -> str:
-    """Whether a name is missing in the parameters, the last argument but for a mode and what is
-    held."""
+    """A hint if the error looks as if a name were missing in the parameters."""
     if isinstance(error, KeyError):
         names = next((list(x) for x in reversed(args) if isinstance(x, dict)), None)
         return "" if names is None else f"; params has the names {names}"
@@ -60,7 +59,9 @@ def _about_params(error: Exception, args: tuple) -> str:
     return "; params is None" if missing else ""
 
 
-def _array(argument: str, function: Callable, *args, name=None) -> jax.ShapeDtypeStruct:
+def _array(
+    argument: str, function: Callable, *args: Any, name: str | None = None
+) -> jax.ShapeDtypeStruct:
     out = returned(argument, function, *args, name=name)
     if not isinstance(out, jax.ShapeDtypeStruct):
         raise ProblemError(
@@ -71,7 +72,9 @@ def _array(argument: str, function: Callable, *args, name=None) -> jax.ShapeDtyp
     return out
 
 
-def shaped(argument: str, function: Callable, shape: tuple, why: str, *args, name=None) -> None:
+def shaped(
+    argument: str, function: Callable, shape: tuple, why: str, *args: Any, name: str | None = None
+) -> None:
     """Raise unless `function` returns an array of this shape."""
     out = _array(argument, function, *args, name=name)
     if out.shape != shape:
@@ -81,7 +84,7 @@ def shaped(argument: str, function: Callable, shape: tuple, why: str, *args, nam
         )
 
 
-def scalar(argument: str, function: Callable, *args) -> None:
+def scalar(argument: str, function: Callable, *args: Any) -> None:
     """Raise unless `function` returns one number."""
     out = _array(argument, function, *args)
     if out.shape not in ((), (1,)):
@@ -91,7 +94,7 @@ def scalar(argument: str, function: Callable, *args) -> None:
         )
 
 
-def vector(argument: str, function: Callable, *args, name=None) -> int:
+def vector(argument: str, function: Callable, *args: Any, name: str | None = None) -> int:
     """The number of rows of a function that returns a vector; a scalar is one row."""
     out = _array(argument, function, *args, name=name)
     if len(out.shape) > 1:
@@ -107,15 +110,16 @@ def vector(argument: str, function: Callable, *args, name=None) -> int:
     return out.shape[0] if out.shape else 1
 
 
-def listed(x, digits: int = 6) -> str:
-    """Numbers as a list to read; round-off beside the largest is written as 0."""
+def listed(x: Any, digits: int = 6) -> str:
+    """Numbers as a list to read; entries that are round-off relative to the largest are written as
+    0."""
     x = np.ravel(np.asarray(x, float))
     small = ROUND_OFF * np.max(np.abs(x), initial=0.0)
     return "[" + ", ".join(f"{0.0 if abs(y) < small else y:.{digits}g}" for y in x) + "]"
 
 
-def pasted(x) -> str:
-    """Numbers as a list with all their digits, to be pasted into a program."""
+def pasted(x: Any) -> str:
+    """Numbers as a list with all digits, to be pasted into a program."""
     x = np.ravel(np.asarray(x, float))
     small = np.finfo(float).eps * np.max(np.abs(x), initial=0.0)
     return "[" + ", ".join(repr(0.0 if abs(y) < small else float(y)) for y in x) + "]"

@@ -1,5 +1,5 @@
-"""What counts as zero. All numbers are pure: they are multiplied by sizes that come from the
-motion,
+"""Tolerances: what counts as zero. All of them are dimensionless; they are multiplied by sizes that
+come from the motion,
 
     L = |q|_M + h |v|_M + h^2 |M^-1 f|_M,    V = |v|_M,    |x|_M^2 = x^T M x                   (1)
 
@@ -16,10 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from nsdyn._types import Scalar
 from nsdyn.errors import ProblemError
 
 
-def _pure_number(x):
+def _pure_number(x: Any) -> Scalar:
     number = jnp.asarray(x, float)
     if not isinstance(number, jax.core.Tracer) and not np.asarray(number) >= 0:
         raise ProblemError(f"Tolerances: expected numbers >= 0, found {x!r}")
@@ -31,14 +32,16 @@ def _field(default: float) -> Any:
 
 
 class Tolerances(eqx.Module):
-    """How large a residual may be, relative to the sizes of (1), before a run stops or changes.
+    """How large a residual may be before a run stops or changes its mode, relative to the size of
+    the motion.
 
-    meet: residual g of the new constraints where a mode begins; beyond it DO_NOT_MEET.
+    meet: residual g of the new constraints when a mode begins; beyond it DO_NOT_MEET.
     obey: rate G v+ + g_t of the new constraints after a jump; beyond it LAW_VIOLATES.
     lost: residual g along the motion; beyond it CONSTRAINTS_LOST.
-    touch: gap at which a contact counts as closed at the start, and switching functions as zero.
-    rest: a contact stays closed after an impact if it leaves with less than this part of the speed
-        that the forces would take away in one step (see `Contact`).
+    touch: gap up to which a contact counts as closed at the start, and value up to which a
+        switching function counts as zero.
+    rest: a contact stays closed after an impact if it leaves with less than this fraction of the
+        speed that the forces would take away in one step (see `Contact`).
     """
 
     meet: Any = _field(1e-6)

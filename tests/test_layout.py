@@ -27,6 +27,7 @@ HELPERS = {
     "_repr",
     "_signature",
     "_source_tree",
+    "_types",
     "_version",
 }
 MECHANICS = HELPERS | {"numerics", "constraints", "mechanics", "problem"}

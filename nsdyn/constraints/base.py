@@ -5,9 +5,9 @@ A constraint has a mode (integers), and for each mode rows that hold:
     g(q, t; mode, held) = 0                           position level (holonomic)       (1)
     psi(q, v, t) = g_q q' + g_t = G v + g_t = 0       velocity level                   (2)
 
-`held` is what the constraint stored when it last switched. A guard that falls through zero fires;
-`after` then names the new mode. Rows not `live` in a mode are padding. The arguments are the same
-everywhere: configuration q, velocity v, time t, parameters p, mode, held.
+`held` is what the constraint stored at its last mode change. A guard that falls through zero fires;
+`after` then gives the new mode. Rows that are not `live` in a mode are padding. The arguments are
+the same everywhere: configuration q, velocity v, time t, parameters p, mode, held.
 """
 
 from abc import abstractmethod
@@ -21,14 +21,31 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from nsdyn import _expect as expect
+from nsdyn._types import (
+    AnyArray,
+    AnyConfiguration,
+    AnyMode,
+    AnyTime,
+    AnyVelocity,
+    Configuration,
+    GuardMask,
+    Guards,
+    Held,
+    Mode,
+    Params,
+    RowMask,
+    Rows,
+    Time,
+    Velocity,
+)
 from nsdyn.errors import ProblemError
 
-NO_MODE = -1  # what `after` answers when no mode can be entered
+NO_MODE = -1  # the mode that `after` returns if no mode can be entered
 
 
 class Scale(eqx.Module):
-    """How large a motion is at its start (`nsdyn.tolerances`). What is small beside it counts as
-    zero, also later, where the motion passes through q = 0 or rests.
+    """How large a motion is at its start (`nsdyn.tolerances`). Quantities that are small compared
+    with it count as zero, also later, when the motion passes through q = 0 or comes to rest.
 
     length: L in the mass metric.
     q, v: the change of each coordinate over this length, and of each velocity at this speed.
@@ -44,25 +61,25 @@ class Scale(eqx.Module):
     rest: Float[Array, ""]
 
     @staticmethod
-    def unknown(q, v) -> "Scale":
-        """Nothing is known to be large, so only zero is small."""
+    def unknown(q: AnyConfiguration, v: AnyVelocity) -> "Scale":
+        """The scale if nothing is known about the motion: only zero counts as zero."""
         zero, still = jnp.zeros(()), jnp.zeros(jnp.shape(q))
         return Scale(
             length=zero, q=still, v=jnp.zeros(jnp.shape(v)), push=still, touch=zero, rest=zero
         )
 
-    def near_zero(self, slope: Float[Array, "k nq"], q) -> Float[Array, " k"]:
-        """Values at q of functions with these slopes that count as zero."""
+    def near_zero(self, slope: Float[AnyArray, "k nq"], q: AnyConfiguration) -> Float[Array, " k"]:
+        """The values at q that count as zero, for functions with these slopes."""
         return self.touch * (jnp.abs(slope) @ (self.q + jnp.abs(q)))
 
-    def at_rest(self, slope: Float[Array, "k nq"]) -> Float[Array, " k"]:
-        """Their rates that count as zero."""
+    def at_rest(self, slope: Float[AnyArray, "k nq"]) -> Float[Array, " k"]:
+        """The rates that count as zero, for functions with these slopes."""
         return self.rest * (jnp.abs(slope) @ self.push)
 
 
 @runtime_checkable
 class AbstractReport(Protocol):
-    """Where a check writes what it found; the verdict is "ok", "note" or "warning"."""
+    """Collects the findings of a check; the verdict is "ok", "note" or "warning"."""
 
     def add(self, what: str, found: str, verdict: str = "ok") -> None: ...
 
@@ -70,9 +87,11 @@ class AbstractReport(Protocol):
 class Start(NamedTuple):
     """Where a run begins, as one constraint sees it when it is checked.
 
+    q, qdot, v, t, p: configuration, its rate, velocity, time and parameters.
+    mode, held: the mode of this constraint, and what it holds.
     scale: how large the motion is there, and so what is small.
-    guards: gives the values of the guards, with the multipliers of the motion, and the values that
-        count as zero; computed when it is called.
+    guards: a function that computes the values of the guards, with the multipliers of the motion,
+        and the values that count as zero.
     """
 
     q: Array
@@ -87,10 +106,15 @@ class Start(NamedTuple):
 
 
 class AbstractConstraint(eqx.Module):
-    """One constraint, switching or not.
+    """One constraint, with or without mode changes.
 
-    Only `rows` has to be written. The methods `check_...` and the names below them serve
-    `problem.check()`, which knows no kind of constraint: a constraint brings its own part.
+    To write a constraint, implement `rows`; everything else has a default. A constraint with
+    several modes also implements `start`, `live`, `guards` and `after`. A guard that falls through
+    zero fires. One that is already negative when a mode is entered fires at once; at the start of a
+    run that is an error, unless the guard is a force.
+
+    The methods `check_...` and the names below them serve `problem.check()`, which knows no
+    particular kind of constraint: each constraint brings its own checks.
 
     rows_argument, guards_argument: where rows and guards come from, written after the name of the
         class in messages.
@@ -109,65 +133,94 @@ class AbstractConstraint(eqx.Module):
 
     @property
     def drifts(self) -> bool:
-        """Whether integration of the accelerations leaves an error in the rows that a projection
-        must remove."""
+        """Whether integrating the accelerations leaves an error in the rows that a projection must
+        remove."""
         return True
 
     @property
     def mode_depends_on_impact(self) -> bool:
-        """Whether the velocity after an impact decides the mode (`settle`)."""
+        """Whether the velocity after an impact decides the mode (`mode_after_impact`)."""
         return False
 
     @property
     def rows_independent(self) -> bool:
-        """Whether the rows can never depend on each other, or vanish; False where nobody knows."""
+        """Whether it is certain that the rows never depend on each other and never vanish."""
         return False
 
     @property
     def guards_use_lam(self) -> bool:
-        """Whether a guard reads the multipliers. True is always safe; False saves time."""
+        """Whether a guard uses the multipliers. True is always safe; False saves time."""
         return True
 
     @abstractmethod
-    def rows(self, q, t, p, mode, held):
+    def rows(self, q: Configuration, t: Time, p: Params, mode: Mode, held: Held) -> Rows:
         """The position-level residual g, shape (m,)."""
 
-    def rate(self, q, qdot, v, t, p, mode, held):
+    def rate(
+        self,
+        q: Configuration,
+        qdot: Configuration,
+        v: Velocity,
+        t: Time,
+        p: Params,
+        mode: Mode,
+        held: Held,
+    ) -> Rows:
         """The velocity-level residual psi, shape (m,)."""
         rows = lambda q, t: self.rows(q, t, p, mode, held)
         return jax.jvp(rows, (q, t), (qdot, jnp.ones_like(t)))[1]  # (2)
 
-    def live(self, q, t, p, mode):
+    def live(self, q: Configuration, t: Time, p: Params, mode: Mode) -> RowMask | None:
         """Which rows hold in this mode, shape (m,); None: all of them."""
         return None
 
-    def start(self, q, qdot, t, p, scale: Scale):
-        """The mode at the beginning of a run."""
+    def start(
+        self, q: Configuration, qdot: Configuration, t: Time, p: Params, scale: Scale
+    ) -> Mode:
+        """The mode at the start of a run."""
         return jnp.zeros((), int)
 
-    def guards(self, q, v, lam, t, p, mode, held):
+    def guards(
+        self, q: Configuration, v: Velocity, lam: Rows, t: Time, p: Params, mode: Mode, held: Held
+    ) -> Guards:
+        """The guards in this mode, shape (k,); lam are the multipliers of the rows."""
         return jnp.zeros(0)
 
-    def after(self, fired, q, qdot, v, t, p, mode, scale: Scale):
-        """The mode after these guards fired."""
+    def after(
+        self,
+        fired: GuardMask,
+        q: Configuration,
+        qdot: Configuration,
+        v: Velocity,
+        t: Time,
+        p: Params,
+        mode: Mode,
+        scale: Scale,
+    ) -> Mode:
+        """The mode after these guards fired, shape (k,) bool; `NO_MODE` if there is none."""
         return mode
 
-    def persists(self, q, t, p, mode_before, mode_after):
-        """Which rows of the mode after were live before as the same rows, shape (m,). None: not
-        declared; rows at the same place with the same gradient are then taken for the same."""
+    def persists(
+        self, q: Configuration, t: Time, p: Params, mode_before: Mode, mode_after: Mode
+    ) -> RowMask | None:
+        """Which rows of the mode after are the same constraints as before, shape (m,). None: not
+        declared; rows with the same index and the same gradient then count as the same."""
         return None
 
-    def mode_after_impact(self, rate, rest_speed, mode):
-        """The mode after an impact, from the rates G v+ + g_t of the rows and the speeds below
-        which they count as at rest."""
+    def mode_after_impact(self, rate: Rows, rest_speed: Rows, mode: Mode) -> Mode:
+        """The mode after an impact, from the rates G v+ + g_t of the rows and the speeds up to
+        which they count as being at rest."""
         return mode
 
-    def hold(self, q, t, p):
+    def hold(self, q: AnyConfiguration, t: AnyTime, p: Params) -> Held:
+        """What the constraint stores at a mode change and receives as `held` until the next one."""
         return ()
 
-    # What `problem.check()` asks.
+    # For `problem.check()`.
 
-    def check_shapes(self, q, qdot, v, t, p) -> None:
+    def check_shapes(
+        self, q: Configuration, qdot: Configuration, v: Velocity, t: Time, p: Params
+    ) -> None:
         """Raise ProblemError unless the functions of this constraint return what they should."""
         name = type(self).__name__
         mode = expect.returned(f"{name}.start", self.start, q, qdot, t, p, Scale.unknown(q, v))
@@ -188,8 +241,8 @@ class AbstractConstraint(eqx.Module):
         expect.shaped(f"{name}.after", self.after, mode.shape, why, *fired)
 
     def check_start(self, report: AbstractReport, start: Start) -> None:
-        """Raise ProblemError unless a run can begin like this; add to the report what was found.
-        Here: no guard may be negative."""
+        """Raise ProblemError unless a run can start like this, and add the findings to the report.
+        By default: no guard may be negative."""
         values, zero = start.guards()
         name = type(self).__name__ + self.guards_argument
         expect.finite(name, values, " at the start")
@@ -203,18 +256,20 @@ class AbstractConstraint(eqx.Module):
             report.add("guards not negative", f"smallest {np.min(values):.3g}")
 
     def modes_to_search(self, mode: np.ndarray) -> list:
-        """Modes whose guards are searched for points where they vanish, if a run that begins in
-        `mode` does not come to them."""
+        """The modes whose guards are searched for zeros, if a run that starts in `mode` does not
+        reach any."""
         return [mode]
 
-    def successors(self, q, p, mode, scale: Scale) -> tuple[list, str] | None:
-        """The modes that can follow `mode` at q, where its guard vanishes, and in words what was
-        found if there are none. None: only the motion can tell."""
+    def successors(
+        self, q: AnyConfiguration, p: Params, mode: AnyMode, scale: Scale
+    ) -> tuple[list, str] | None:
+        """The modes that can follow `mode` at q, where its guard vanishes, and a text that says
+        what was found if there are none. None: only the motion can tell."""
         return None
 
-    def capture_error(self, mode, found: str) -> ProblemError | None:
-        """The error with the way out if a guard stays zero in this mode, because its constraint
-        keeps it there. None: that is as it should be."""
+    def capture_error(self, mode: AnyMode, found: str) -> ProblemError | None:
+        """The error, with its remedy, for a guard that stays zero in this mode because its own
+        constraint keeps it there. None: this is as intended."""
         return None
 
     # Names for messages.
@@ -223,12 +278,14 @@ class AbstractConstraint(eqx.Module):
     def title(self) -> str:
         return type(self).__name__
 
-    def row_names(self, q, t, p, mode, m: int) -> list[str]:
+    def row_names(
+        self, q: AnyConfiguration, t: AnyTime, p: Params, mode: AnyMode, m: int
+    ) -> list[str]:
         """A name for each of the m rows."""
         return [f"{self.title}[{i}]" for i in range(m)]
 
     def guard_name(self, i: int) -> str:
         return f"guard {i}"
 
-    def mode_name(self, mode) -> str:
+    def mode_name(self, mode: AnyMode) -> str:
         return f"mode {np.asarray(mode).tolist()}"

@@ -11,7 +11,7 @@ to G+ (1) is spanned by
 
     Y_E = sin((1-E) Th)/sin(Th) Q Y- + sin(E Th)/sin(Th) Y+,    Th = arccos C                   (2)
 
-Any other basis does as well. (2) has Y_E W Y+^T = cos((1-E) Th); a multiple of it has the same
+Any other basis will do as well. (2) has Y_E W Y+^T = cos((1-E) Th); a multiple of it has the same
 products with Y+ as Y+ itself:
 
     D = Y+ + T(C) (Q Y- - C Y+),    T(cos th) = tan((1-E) th) / sin th                          (3)
@@ -22,25 +22,25 @@ this reads
 
     D = H+ + T(C) C^-1 B (H- - A H+),    B = X S-^-1,    A = X^T S+^-1,    C = (B A)^(1/2)       (4)
 
-Other rows H- of the same span change nothing, rows K H+ give K D.
+Other rows H- with the same span change nothing; rows K H+ give K D.
 
-How it is computed. Constant matrices P make H = P G orthonormal, and X X^T diagonal, but for
+How it is computed. Constant matrices P make H = P G orthonormal, and X X^T diagonal, up to
 round-off: P- from the Cholesky factor of G- W G-^T, P+ from that of G+ W G+^T and from eigenvectors
-of X X^T; the factors are taken twice, since the first time costs nearly dependent rows half of
+of X X^T. The factors are computed twice, since the first pass costs nearly dependent rows half of
 their digits. A row that is dead, or depends on rows before it (`nsdyn.numerics.rank`), has no part
-in H; where rows of H+ are missing, C has identity rows. The sines of the angles come from what H+
-has outside the span of H-: 1 - cos^2 would be round-off where they are small.
+in H; C has identity rows where rows of H+ are missing. The sines of the angles come from the part
+of H+ outside the span of H-: for small angles 1 - cos^2 would be round-off.
 
 P is held constant in derivatives as well. This is right, because (4) holds for any P, and it is
-needed, because derivatives of eigenvectors are singular where angles are equal. All derivatives
+necessary, because derivatives of eigenvectors are singular if angles are equal. All derivatives
 come from (4), whose S and C are diagonal, with entries d and c, up to terms that are round-off but
 have derivatives. So
 
     x <- x + (b - A x)_ij / d_i   for A x = b,       C <- C + (B A - C^2)_ij / (c_i + c_j)      (5)
 
-converge, and each time make one more order of derivatives right. T is the quotient of sin((1-E)
-th)/sin th and cos((1-E) th), which are analytic functions of cos th except at cos th = -1; few
-Chebyshev polynomials give them on [0, 1].
+converge, and each pass makes one more order of derivatives right. T is the quotient of sin((1-E)
+th)/sin th and cos((1-E) th), which are analytic functions of cos th except at cos th = -1; a few
+Chebyshev polynomials represent them on [0, 1].
 """
 
 from collections.abc import Callable
@@ -51,17 +51,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-CUT = (
-    1e-4  # smallest cosine of a principal angle, 89.994 degrees; nearer to 90 its partner is noise
-)
+from nsdyn._types import Number
+
+# Smallest cosine of a principal angle, 89.994 degrees; nearer to 90 the matching direction is
+# noise.
+CUT = 1e-4
 MISSING = 4.0  # eigenvalue that stands for a missing row; those of X X^T are at most 1
 ORDERS = 2  # of derivatives that (5) makes right
 NODES = 24  # the remainder of a Chebyshev series falls by 5.8 with each
 
 
 class Frame(NamedTuple):
-    """The constants: P- and P+, padded to r rows and columns each, and what they tell of the row
-    spaces."""
+    """The constants: P- and P+, padded to r rows and columns each, and the angles and missing rows
+    found on the way."""
 
     P: Float[Array, "2 r r"]
     cosines: Float[Array, " r"]  # of the principal angles, ascending; 1 where `missing`
@@ -103,7 +105,7 @@ def frame(solve: Callable, G: Float[Array, "2 r n"], independent: Bool[Array, "2
     square = jnp.diagonal(_products(constant, G), axis1=1, axis2=2)
     length = jnp.sqrt(jnp.where(independent, square, 1.0))
     P = _diagonal(jnp.where(independent, 1.0 / length, 0.0))
-    for _ in range(2):  # each time the products of H = P G come nearer to the identity
+    for _ in range(2):  # each pass brings the products of H = P G nearer to the identity
         S = _products(constant, P @ G) + _diagonal(jnp.where(independent, 0.0, 1.0))
         P = jax.lax.linalg.triangular_solve(jnp.linalg.cholesky(S), P, left_side=True, lower=True)
     before, after = P @ G
@@ -126,7 +128,7 @@ def _products(solve: Callable, H: Float[Array, "2 r n"]) -> Float[Array, "2 r r"
     return jnp.stack([H[0] @ dual[:, :r], H[1] @ dual[:, r:]])
 
 
-def _diagonal(d):
+def _diagonal(d: Float[Array, "2 r"]) -> Float[Array, "2 r r"]:
     return jnp.eye(d.shape[-1])[None] * d[:, :, None]
 
 
@@ -156,20 +158,22 @@ def geodesic(found: Pair, T: Callable) -> Float[Array, "r rr"]:
     return jnp.concatenate([F, -F @ A], axis=1)  # (4)
 
 
-def corrected(apply: Callable, b, d):
-    """x with apply(x) = b, where apply multiplies by d but for round-off and derivatives."""
+def corrected(apply: Callable, b: Array, d: Array) -> Array:
+    """x with apply(x) = b, where apply multiplies by d up to round-off and derivatives."""
     x = b / d
     for _ in range(ORDERS):
         x = x + (b - apply(x)) / d  # (5)
     return x
 
 
-def midway(C, B):
-    """T(C) C^-1 B at E = 1/2, above and below the line."""
+def midway(
+    C: Float[Array, "r r"], B: Float[Array, "r r"]
+) -> tuple[Float[Array, "r r"], Float[Array, "r r"]]:
+    """T(C) C^-1 B at E = 1/2, as numerator and denominator."""
     return B, C + C @ C
 
 
-def between(E) -> Callable:
+def between(E: Number) -> Callable:
     """The same at E."""
     angle = (1.0 - E) * jnp.asarray(THETA)
     values = jnp.stack([jnp.sin(angle) / np.sin(THETA), jnp.cos(angle)])
@@ -181,8 +185,8 @@ def between(E) -> Callable:
     return T
 
 
-# The nodes of [0, 1], as th = arccos of them, and the matrix that makes coefficients out of values
-# there.
+# The nodes in [0, 1], as th = arccos of them, and the matrix that turns values there into
+# coefficients.
 _TURNS = (np.arange(NODES) + 0.5) * np.pi / NODES
 THETA = np.arccos((1 + np.cos(_TURNS)) / 2)
 COEFFICIENTS = (
@@ -193,7 +197,7 @@ COEFFICIENTS = (
 
 
 def _chebyshev(values: Float[Array, "f nodes"], C: Float[Array, "r r"]) -> Float[Array, "f r r"]:
-    """Functions of C that take these values where C is a node, by Clenshaw's recurrence."""
+    """Functions of C with these values at the nodes, by Clenshaw's recurrence."""
     eye = jnp.eye(len(C))[None]
     x = 2 * C[None] - eye
     parts = (COEFFICIENTS @ values.T)[:, :, None, None]

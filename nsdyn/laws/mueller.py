@@ -27,9 +27,10 @@ for consistent velocities, v- = F_1 s'-. g_t and dv_1 are ours: the paper has sc
 constraints and consistent velocities, for which r_1 = 0. A persistent row that is driven at another
 rate from now on, or was violated, has r_1 != 0.
 
-Rows that depend on others are left out, new ones rather than persistent ones, which changes no
-velocity. The angle is that of the rows themselves; J_2 N and J_2 F_1 cannot tell it, since of a row
-that depends on J_1 they leave round-off, which has some direction.
+Rows that depend on others are left out, new ones rather than persistent ones; this changes no
+velocity. Dependence is judged by the angles between the rows themselves. It cannot be judged from
+J_2 N or J_2 F_1: of a row that depends on J_1 they leave only round-off, with an arbitrary
+direction.
 
 All forms answer with the impulses of all rows along D = J_+: Lam_1 follows from Lam_2 by
 
@@ -41,6 +42,7 @@ from typing import Literal
 import equinox as eqx
 import jax.numpy as jnp
 
+from nsdyn._types import Rows, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
 from nsdyn.laws.post_switch import PostSwitchGradient
@@ -51,16 +53,26 @@ FORMS = ("lagrange", "redundant", "minimal")
 
 
 class MuellerTransition(AbstractLaw):
+    """The momentum-consistent transition condition of A. Mueller, in one of his three forms.
+
+    form: "lagrange" (the default) solves for the jump of all velocities together with the impulses;
+        these are the same equations as those of `PostSwitchGradient`. "redundant" and "minimal"
+        solve for the jump within the motions that the persistent constraints allow, in all
+        coordinates or in independent ones. All three give the same v+. The reduced forms are
+        meant for velocities v- that satisfy the old constraints, and are refused by time-stepping
+        schemes, whose velocities do not.
+    """
+
     form: Literal["lagrange", "redundant", "minimal"] = eqx.field(static=True, default="lagrange")
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.form not in FORMS:
             raise ProblemError(
                 f"MuellerTransition(form=...): expected one of {FORMS}, found {self.form!r}"
             )
 
     @property
-    def requires_consistent_velocity(self):
+    def requires_consistent_velocity(self) -> str | None:
         if self.form == "lagrange":
             return None
         return (
@@ -77,9 +89,9 @@ class MuellerTransition(AbstractLaw):
 
 
 class _Parts:
-    """A mode change taken apart: the independent rows, those of J_1 and those of J_2."""
+    """A mode change split into its independent persistent rows J_1 and new rows J_2."""
 
-    def __init__(self, change: ModeChange):
+    def __init__(self, change: ModeChange) -> None:
         G, kept = change.G_after, change.kept
         self.change, self.r = change, -change.rates(change.v_before)
         independent = change.independent(preferred=kept)
@@ -87,13 +99,13 @@ class _Parts:
         self.new = independent & ~kept
         self.J1, self.Y, self.inverse = kkt.schur(change.solve, G, self.old)
 
-    def redundant(self):
+    def redundant(self) -> tuple[Velocity, Rows]:
         """dv and Lam_2."""
         change, J1 = self.change, self.J1
         given = jnp.zeros_like(change.v_before)
         pseudo = self.inverse(self.Y.T).T
         N = jnp.eye(len(given))
-        for _ in range(2):  # the second time for round-off, which matters where J_1 is ill
+        for _ in range(2):  # the second pass removes round-off, if J_1 is ill-conditioned
             left = jnp.where(self.old, self.r - small.matvec(J1, given), 0.0)
             given = given + small.matvec(self.Y, self.inverse(left))  # (2)
             N = N - small.matmul(pseudo, small.matmul(J1, N))
@@ -103,7 +115,7 @@ class _Parts:
         dx, Lam2 = kkt.masked_kkt(change.solve, J2N, self.new, U, rates, refinements=2)  # (3)
         return given + dx, Lam2
 
-    def minimal(self):
+    def minimal(self) -> tuple[Velocity, Rows]:
         """dv and Lam_2."""
         change, n = self.change, self.change.v_before.shape[0]
         space = complement(change.G_after, self.old, jnp.ones(n, bool))
@@ -117,7 +129,7 @@ class _Parts:
         )  # (5)
         return given + F @ ds, Lam2
 
-    def impulses(self, dv, Lam2):
+    def impulses(self, dv: Velocity, Lam2: Rows) -> Rows:
         """Lam of all rows."""
         change = self.change
         free = change.solve(change.U - small.matvec(change.G_after.T, Lam2)) - dv

@@ -1,19 +1,19 @@
-"""System and constraints put together: what an integrator sees.
+"""System and constraints combined: what an integrator sees.
 
 Velocity-level rows of all constraints, with q' from the system,
 
     psi(q, v, t) = G v + psi_0,    G = d psi / dv                                             (1)
     d psi / dt = G v' + gamma,     gamma = psi_q q' + psi_t  (v fixed)                        (2)
 
-For holonomic rows psi = g_q q' + g_t, so gamma = d/dt(G) v + 2 g_qt v + g_tt. Everything comes from
-jvp; no third-order tensor is formed. The parts of a tuple of constraints keep their own modes and
-held values; the mode of the whole is their concatenation.
+For holonomic rows psi = g_q q' + g_t, so gamma = d/dt(G) v + 2 g_qt v + g_tt. Everything is
+computed by jvp; no third-order tensor is formed. The parts of a tuple of constraints keep their own
+modes and held values; the mode of the model is their concatenation.
 """
 
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from nsdyn._types import Configuration, Mode, Number, Params, Time, Velocity
 from nsdyn.constraints.base import AbstractConstraint, Scale
 from nsdyn.mechanics.system import System
 from nsdyn.numerics import kkt
@@ -33,7 +34,7 @@ class Point(eqx.Module):
 
     t, q, v: time, configuration and velocity.
     mode: which constraints hold, an integer or several.
-    held: what each constraint stored when it last changed its mode, such as the angle of a lock.
+    held: what each constraint stored at its last mode change, such as the angle of a lock.
     """
 
     t: Float[Array, ""]
@@ -42,14 +43,14 @@ class Point(eqx.Module):
     mode: Array
     held: tuple
 
-    def replace(self, **fields) -> "Point":
+    def replace(self, **fields: Any) -> "Point":
         """The same point with other values of these fields."""
         return dataclasses.replace(self, **fields)
 
 
 class Model(eqx.Module):
-    """A system with its constraints, bound to the shapes of a problem: what an integrator sees. It
-    comes from `Problem.model`; its methods take a `Point` and the parameters p.
+    """A system with its constraints, for states of given shapes: what an integrator sees.
+    `Problem.model` builds it; its methods expect a `Point` and the parameters p.
 
     system, parts: the system, and its constraints one by one.
     row_counts, guard_counts, mode_shapes: rows and guards of each part, and the shape of its mode.
@@ -69,12 +70,12 @@ class Model(eqx.Module):
     def of(
         system: System,
         parts: tuple[AbstractConstraint, ...],
-        q,
-        v,
-        t,
-        p,
+        q: Any,
+        v: Any,
+        t: Any,
+        p: Params,
         tolerances: Tolerances | None = None,
-        step=0.0,
+        step: Number = 0.0,
     ) -> "Model":
         """The model for states of these shapes; nothing is computed."""
         shapes = [_part_shapes(system, part, q, v, t, p) for part in parts]
@@ -106,16 +107,17 @@ class Model(eqx.Module):
 
     @property
     def rows_independent(self) -> bool:
-        """Whether no rows can ever depend on each other, or vanish."""
+        """Whether it is certain that rows never depend on each other and never vanish."""
         return self.m == 0 or (len(self.parts) == 1 and self.parts[0].rows_independent)
 
     @property
     def guards_use_lam(self) -> bool:
-        """Whether a guard reads the multipliers."""
+        """Whether a guard uses the multipliers."""
         return any(part.guards_use_lam for part in self.parts)
 
     @property
     def mode_depends_on_impact(self) -> bool:
+        """Whether the velocity after an impact decides the mode of a part."""
         return any(part.mode_depends_on_impact for part in self.parts)
 
     @property
@@ -138,7 +140,7 @@ class Model(eqx.Module):
         return [x.reshape(shape) for x, shape in zip(flat, self.mode_shapes, strict=True)]
 
     def join_modes(self, modes: list[Array]) -> Array:
-        """The mode of the whole: that of the only part, or all of them in one vector."""
+        """The mode of the model: that of its only part, or those of all parts in one vector."""
         if len(modes) == 1:
             return modes[0]
         return jnp.concatenate([jnp.ravel(mode) for mode in modes]) if modes else jnp.zeros((), int)
@@ -153,32 +155,32 @@ class Model(eqx.Module):
 
     # Motion.
 
-    def begin(self, q, v, t, p) -> tuple["Model", Point]:
-        """The model that knows how large the motion is, and the point at the beginning of a run."""
+    def begin(self, q: Configuration, v: Velocity, t: Time, p: Params) -> tuple["Model", Point]:
+        """The model with the scale of the motion filled in, and the point at the start of a run."""
         scale = jax.lax.stop_gradient(self._scale_at(q, v, t, p))
         model = eqx.tree_at(lambda x: x.scale, self, scale)
         qdot = self.system.rate(q, v, p)
         modes = [part.start(q, qdot, t, p, scale) for part in self.parts]
         return model, self.point_at(t, q, v, self.join_modes(modes), p)
 
-    def start(self, q, v, t, p) -> Point:
-        """The point at the beginning of a run."""
+    def start(self, q: Configuration, v: Velocity, t: Time, p: Params) -> Point:
+        """The point at the start of a run."""
         return self.begin(q, v, t, p)[1]
 
-    def point_at(self, t, q, v, mode, p) -> Point:
-        """A point in a given mode; the constraints hold what they find there."""
+    def point_at(self, t: Time, q: Configuration, v: Velocity, mode: Mode, p: Params) -> Point:
+        """A point in a given mode; held values are those at this point."""
         return Point(t, q, v, mode, tuple(part.hold(q, t, p) for part in self.parts))
 
-    def qdot(self, point: Point, p) -> Float[Array, " nq"]:
+    def qdot(self, point: Point, p: Params) -> Float[Array, " nq"]:
         return self.system.rate(point.q, point.v, p)
 
-    def force(self, point: Point, p) -> Float[Array, " n"]:
+    def force(self, point: Point, p: Params) -> Float[Array, " n"]:
         return self.system.forces(point.q, point.v, point.t, p, point.mode)
 
     # Sizes that say what is small (`nsdyn.tolerances`).
 
-    def _scale_at(self, q, v, t, p) -> Scale:
-        """L = |q|_M + h |v|_M + h^2 |M^-1 f|_M, and what goes with it."""
+    def _scale_at(self, q: Configuration, v: Velocity, t: Time, p: Params) -> Scale:
+        """L = |q|_M + h |v|_M + h^2 |M^-1 f|_M, and the other sizes of the motion."""
         first = self.join_modes([jnp.zeros(shape, int) for shape in self.mode_shapes])
         solve = self.system.solver(q, p)
         f = self.system.forces(q, v, t, p, first)
@@ -195,24 +197,24 @@ class Model(eqx.Module):
             rest=self.tolerances.rest,
         )
 
-    def _widths(self, solve: Callable, v) -> Float[Array, " n"]:
+    def _widths(self, solve: Callable, v: Velocity) -> Float[Array, " n"]:
         """The half-widths of the ball |x|_M <= 1 along the velocities."""
         n = v.shape[0]
         if self.system.solve is None:
             return jnp.sqrt(jnp.diagonal(solve(jnp.eye(n))))
-        # A long chain has no room for n x n.
+        # For a long chain an n x n matrix may not fit into memory.
         unit = lambda i: jnp.zeros(n).at[i].set(1.0)
         return jnp.sqrt(jax.lax.map(lambda i: solve(unit(i))[i], jnp.arange(n)))
 
-    def length(self, point: Point, p) -> Float[Array, ""]:
-        """L = |q|_M + h |v|_M, and what it was at the start."""
+    def length(self, point: Point, p: Params) -> Float[Array, ""]:
+        """L = |q|_M + h |v|_M, plus its value at the start."""
         size = lambda x: jnp.sqrt(2 * self.system.kinetic(point.q, x, p))
         motion = self.system.as_motion(point.q, p)
         return size(motion) + self.step * size(point.v) + self.scale.length
 
     # Rows.
 
-    def rows(self, point: Point, p) -> Float[Array, " m"]:
+    def rows(self, point: Point, p: Params) -> Float[Array, " m"]:
         """g, the residual at position level; zero in rows that have no position level."""
         return _concatenate(
             [
@@ -223,7 +225,7 @@ class Model(eqx.Module):
             ]
         )
 
-    def psi(self, point: Point, p) -> Float[Array, " m"]:
+    def psi(self, point: Point, p: Params) -> Float[Array, " m"]:
         """psi = G v + psi_0, the residual at velocity level."""
         qdot = self.qdot(point, p)
         rates = [
@@ -232,7 +234,7 @@ class Model(eqx.Module):
         ]
         return _concatenate(rates)  # (1)
 
-    def live(self, point: Point, p) -> Bool[Array, " m"]:
+    def live(self, point: Point, p: Params) -> Bool[Array, " m"]:
         """Which rows hold in the mode of the point."""
         masks = []
         for (part, mode, _), count in zip(self._each(point), self.row_counts, strict=True):
@@ -240,8 +242,8 @@ class Model(eqx.Module):
             masks.append(jnp.ones(count, bool) if mask is None else mask)
         return jnp.concatenate(masks) if masks else jnp.zeros(0, bool)
 
-    def jacobian(self, point: Point, p) -> Float[Array, "m n"]:
-        """G, the rows that are not live included."""
+    def jacobian(self, point: Point, p: Params) -> Float[Array, "m n"]:
+        """G, including the rows that are not live."""
         if self.m == 0:
             return jnp.zeros((0, point.v.shape[0]))
         if self.system.kinematics is None and self.all_positional:
@@ -249,7 +251,7 @@ class Model(eqx.Module):
             return _jacobian(lambda q: self.rows(point.replace(q=q), p), point.q, self.m)
         return _jacobian(lambda v: self.psi(point.replace(v=v), p), point.v, self.m)  # (1)
 
-    def gamma(self, point: Point, p) -> Float[Array, " m"]:
+    def gamma(self, point: Point, p: Params) -> Float[Array, " m"]:
         """The part of the acceleration level that does not contain v'."""
         if self.m == 0:
             return jnp.zeros(0)
@@ -259,7 +261,7 @@ class Model(eqx.Module):
 
     # Guards and mode changes.
 
-    def guards(self, point: Point, lam: Float[Array, " m"], p) -> Float[Array, " k"]:
+    def guards(self, point: Point, lam: Float[Array, " m"], p: Params) -> Float[Array, " k"]:
         """The guards of all parts. They receive least-norm multipliers, so the result does not
         depend on which of several redundant rows the solver happened to drop."""
         if self.guards_use_lam and self.m > 1 and not self.rows_independent:
@@ -273,9 +275,9 @@ class Model(eqx.Module):
             ]
         )
 
-    def after(self, fired: Bool[Array, " k"], point: Point, p) -> Point:
-        """The same point in the mode that follows. Parts whose guards fired also refresh what they
-        hold."""
+    def after(self, fired: Bool[Array, " k"], point: Point, p: Params) -> Point:
+        """The same point in the mode that follows. Parts whose guards fired also refresh their held
+        values."""
         qdot = self.qdot(point, p)
         shares = _split(fired, self.guard_counts)
         modes, held = [], []
@@ -288,9 +290,11 @@ class Model(eqx.Module):
             held.append(jax.tree.map(choose, fresh, kept))
         return point.replace(mode=self.join_modes(modes), held=tuple(held))
 
-    def persists(self, before: Point, after: Point, p) -> tuple[Bool[Array, " m"], np.ndarray]:
-        """Which rows of the mode after were live before as the same rows, and for which of them
-        the constraint says so; about the others nothing is known."""
+    def persists(
+        self, before: Point, after: Point, p: Params
+    ) -> tuple[Bool[Array, " m"], np.ndarray]:
+        """Which rows of the mode after are the same constraints as before, and for which rows the
+        constraint declares this at all."""
         modes = zip(self.split_mode(before.mode), self.split_mode(after.mode), strict=True)
         masks, known = [], []
         for part, (old, new), count in zip(self.parts, modes, self.row_counts, strict=True):
@@ -301,9 +305,9 @@ class Model(eqx.Module):
             return jnp.zeros(0, bool), np.zeros(0, bool)
         return jnp.concatenate(masks), np.concatenate(known)
 
-    def mode_after_impact(self, point: Point, rest_speeds: Float[Array, " m"], p) -> Array:
-        """The mode that an impact leaves; the velocity of `point` is that after it. A row whose
-        rate is below its rest speed may count as at rest."""
+    def mode_after_impact(self, point: Point, rest_speeds: Float[Array, " m"], p: Params) -> Array:
+        """The mode after an impact; `point` has the velocity after it. A row whose rate is at most
+        its rest speed may count as being at rest."""
         rates = _split(self.psi(point, p), self.row_counts)
         rest = _split(rest_speeds, self.row_counts)
         modes = self.split_mode(point.mode)
@@ -311,7 +315,9 @@ class Model(eqx.Module):
         return self.join_modes([part.mode_after_impact(*arguments) for part, *arguments in each])
 
 
-def _part_shapes(system: System, part: AbstractConstraint, q, v, t, p):
+def _part_shapes(
+    system: System, part: AbstractConstraint, q: Any, v: Any, t: Any, p: Params
+) -> tuple[int, int, tuple[int, ...]]:
     """(rows, guards, shape of the mode) of one constraint."""
 
     def sample(q, v, t, p):
@@ -325,16 +331,16 @@ def _part_shapes(system: System, part: AbstractConstraint, q, v, t, p):
     return psi.shape[0], guards.shape[0], mode.shape
 
 
-def _concatenate(values):
+def _concatenate(values: list[Array]) -> Array:
     return jnp.concatenate(values) if values else jnp.zeros(0)
 
 
-def _split(x, sizes):
+def _split(x: Array, sizes: Sequence[int]) -> list[Array]:
     ends = itertools.accumulate(sizes, initial=0)
     return [x[a:b] for a, b in itertools.pairwise(ends)]
 
 
-def _jacobian(function, x, m):
-    """Forward mode compiles to less code for the usual few coordinates; reverse mode wins for few
-    rows of many."""
+def _jacobian(function: Callable, x: Array, m: int) -> Array:
+    """The Jacobian of a function with m values. Forward mode compiles to less code for the usual
+    few coordinates; reverse mode wins for few rows of many coordinates."""
     return (jax.jacrev if x.shape[0] > 8 * m else jax.jacfwd)(function)(x)
