@@ -25,7 +25,7 @@ from nsdyn.driver.arguments import Setup, Values, plain_values, setup
 from nsdyn.driver.single_run import computed, raise_if_failed
 from nsdyn.errors import ProblemError, SimulationError
 from nsdyn.integrators import NSGA, RK4, EventDriven, GeneralizedAlpha, MoreauJean
-from nsdyn.laws.base import AbstractLaw
+from nsdyn.laws.base import AbstractLaw, as_status
 from nsdyn.problem import Problem
 from nsdyn.results.solution import Solution, plain
 from nsdyn.status import Status
@@ -67,8 +67,12 @@ class Run(NamedTuple):
         return not self.refused and self.status is Status.OK
 
     @property
-    def status(self) -> Status:
-        return Status(int(self.data.status))
+    def status(self) -> Status | int:
+        return as_status(self.data.status)
+
+    @property
+    def status_name(self) -> str:
+        return self.status.name if isinstance(self.status, Status) else "LAW_OBJECTS"
 
     @property
     def has_rows(self) -> bool:

@@ -45,6 +45,13 @@ class Solution(eqx.Module):
     numpy arrays of just the length that is needed. From `rollout`, which may be traced, and in a
     batch, samples after a failure are NaN, and the event table has spare records.
 
+    t, q, v, lam, mode, energy: the samples. `lam` are reactions [forces]; `energy` is T + V if
+        `has_potential`, else T.
+    events: the table of events; their `Lam` are impulses.
+    status, t_stop, mode_stop: how, when and in which mode the run ended; `meaning(status)` says it
+        in words, with the `law_reasons` of a law that objected. effort: Newton's iterations.
+    problem, integrator, law, params, step, save_every, t0, t_end, nsdyn_version: what was run.
+
     A batch (from `sweep`, or from `rollout` under vmap) has one more axis in front of all arrays
     but `t`, which may be shared; `len` is the number of runs and `solution[i]` the i-th run.
     """
