@@ -27,7 +27,7 @@ from nsdyn.driver.arguments import (
     refuse_tracers,
     setup,
 )
-from nsdyn.driver.blocks import BLOCK_OF_BATCH, PROGRAMS, Programs, traced
+from nsdyn.driver.blocks import ADVANCE, BEGIN, BLOCK_OF_BATCH, Programs, traced
 from nsdyn.driver.collect import Collected, collect, sampled
 from nsdyn.driver.dense import kept_steps
 from nsdyn.driver.grid import CHUNK as STEPS
@@ -139,12 +139,11 @@ def _programs(run: Setup, own: Values, shared: Values) -> tuple[Programs, bool]:
         if len(_compiled) >= KEPT:
             _compiled.pop(next(iter(_compiled)))
         numbers = (np.zeros(BLOCK_OF_BATCH + STEPS, int), np.asarray(0), np.asarray(STEPS))
-        begin = PROGRAMS.begin.lower(run, own, shared)
-        first = begin.compile()
-        progress = first(run, own, shared)
-        advance = PROGRAMS.advance.lower(run, own, shared, progress, *numbers)
-        calls_lapack = any("lapack" in program.as_text() for program in (begin, advance))
-        _compiled[key] = Programs(first, advance.compile()), not calls_lapack
+        begin, first_text = BEGIN.compiled(run, own, shared)
+        progress = begin(run, own, shared)
+        advance, second_text = ADVANCE.compiled(run, own, shared, progress, *numbers)
+        calls_lapack = "lapack" in first_text + second_text
+        _compiled[key] = Programs(begin, advance), not calls_lapack
     return _compiled[key]
 
 

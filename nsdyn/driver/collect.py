@@ -1,6 +1,6 @@
 """All blocks of a run or a batch put together, in numpy arrays; samples between the steps."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -55,20 +55,22 @@ def collect(
     found = list(blocks(run, own, shared, kept, programs))
     axis = 1 if is_batch(own) else 0
     last = found[-1]
-
-    def join(pick: Callable) -> Any:
-        cut = lambda x, block: x[(slice(None),) * axis + (slice(int(block.count)),)]
-        parts = [jax.tree.map(lambda x, b=block: cut(x, b), pick(block)) for block in found]
-        whole = jax.tree.map(lambda *x: np.concatenate(x, axis), *parts)
-        return jax.tree.map(lambda x: _filled_up(x, len(kept), axis), whole)
-
+    counts = [int(block.count) for block in found]
+    join = lambda *parts: _filled_up(_joined(parts, counts, axis), len(kept), axis)
+    samples, energy = jax.tree.map(join, *((block.samples, block.energy) for block in found))
     return Collected(
-        samples=join(lambda block: block.samples),
-        energy=join(lambda block: block.energy),
+        samples=samples,
+        energy=energy,
         events=_all_events(found, int(run.max_events)),
         ending=last.ending,
         effort=last.effort,
     )
+
+
+def _joined(parts: Sequence[np.ndarray], counts: list[int], axis: int) -> np.ndarray:
+    """The first so many of each part along an axis, one after the other."""
+    pairs = zip(parts, counts, strict=True)
+    return np.concatenate([x[:, :n] if axis else x[:n] for x, n in pairs], axis)
 
 
 def _filled_up(x: np.ndarray, size: int, axis: int) -> np.ndarray:
@@ -86,8 +88,9 @@ def _filled_up(x: np.ndarray, size: int, axis: int) -> np.ndarray:
 def _all_events(found: list[Block], max_events: int) -> Events:
     """The events of all blocks. A batch has a table of `max_events` records for each run."""
     if found[0].event_count.ndim == 0:
-        cut = lambda block: jax.tree.map(lambda x: x[: block.event_count], block.records)
-        return Events.of(jax.tree.map(lambda *x: np.concatenate(x), *map(cut, found)))
+        counts = [int(block.event_count) for block in found]
+        join = lambda *parts: _joined(parts, counts, 0)
+        return Events.of(jax.tree.map(join, *(block.records for block in found)))
     runs, slots = found[0].records.t.shape
     capacity = max_events if slots else 0
     blank = lambda x: np.full((runs, capacity, *x.shape[2:]), np.nan if x.dtype.kind == "f" else -1)

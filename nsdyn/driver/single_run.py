@@ -67,12 +67,12 @@ def simulate(
     )
     refuse_tracers("simulate", problem, run, params, q0, v0)
     values = plain_values(problem, params, q0, v0)
-    problem = eqx.tree_at(
-        lambda x: (x.params, x.q0, x.v0), problem, tuple(values), is_leaf=lambda x: x is None
-    )
     if check:
         from nsdyn.checks.problem_check import check_start
 
+        problem = eqx.tree_at(
+            lambda x: (x.params, x.q0, x.v0), problem, tuple(values), is_leaf=lambda x: x is None
+        )
         check_start(problem, problem.q0, problem.v0, problem.params)
     solution = raise_if_failed(computed(problem, run, values))
     if check:
@@ -87,12 +87,12 @@ def computed(problem: Problem, run: Setup, values: Values) -> Solution:
     found = collect(run, nothing, values, kept)
     params = plain(values.params, other=lambda name, x: x)
     about = run.about(problem)
-    solution = found.solution(run.grid.times_of(kept), params, about).trimmed()
+    solution = found.solution(run.grid.times_of(kept), params, about)
+    solution = solution if solution.ok else solution.trimmed()
     if run.save_at is None:
         return solution
     at_times = sampled(run, nothing, values, found).solution(run.save_at, params, about).trimmed()
-    ending = {"events": solution.events, "t_stop": solution.t_stop}
-    return dataclasses.replace(at_times, **ending)
+    return dataclasses.replace(at_times, events=solution.events, t_stop=solution.t_stop)
 
 
 def raise_if_failed(solution: Solution) -> Solution:
