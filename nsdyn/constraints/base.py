@@ -12,7 +12,7 @@ the same everywhere: configuration q, velocity v, time t, parameters p, mode, he
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -22,6 +22,7 @@ from jaxtyping import Array, Float
 
 from nsdyn import _expect as expect
 from nsdyn._types import (
+    Abstract,
     AnyArray,
     AnyConfiguration,
     AnyMode,
@@ -77,6 +78,7 @@ class Scale(eqx.Module):
         return self.rest * (jnp.abs(slope) @ self.push)
 
 
+@runtime_checkable
 class AbstractReport(Protocol):
     """Collects the findings of a check; the verdict is "ok", "note" or "warning"."""
 
@@ -218,7 +220,7 @@ class AbstractConstraint(eqx.Module):
     # For `problem.check()`.
 
     def check_shapes(
-        self, q: Configuration, qdot: Configuration, v: Velocity, t: Time, p: Params
+        self, q: Configuration, qdot: Abstract, v: Velocity, t: Time, p: Params
     ) -> None:
         """Raise ProblemError unless the functions of this constraint return what they should."""
         name = type(self).__name__
