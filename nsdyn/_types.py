@@ -8,10 +8,12 @@ Types with "Any" in their name accept arrays of numpy too, as reports, checks an
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 AnyArray = Array | np.ndarray
+Abstract = Array | jax.ShapeDtypeStruct  # an array, or only its shape and type
 
 Params = Any  # the parameters p: any pytree
 Held = Any  # what a constraint stored at its last mode change: any pytree

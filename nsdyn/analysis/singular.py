@@ -15,11 +15,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array
 
-from nsdyn._types import (
-    Matrix,
-    Params,
-    RowMask,
-)
+from nsdyn._types import Matrix, Params, RowMask
 from nsdyn.errors import SingularTransitionWarning
 from nsdyn.mechanics.model import Model
 from nsdyn.numerics import rank

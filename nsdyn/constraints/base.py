@@ -22,6 +22,7 @@ from jaxtyping import Array, Float
 
 from nsdyn import _expect as expect
 from nsdyn._types import (
+    Abstract,
     AnyArray,
     AnyConfiguration,
     AnyMode,
@@ -219,7 +220,7 @@ class AbstractConstraint(eqx.Module):
     # For `problem.check()`.
 
     def check_shapes(
-        self, q: Configuration, qdot: Configuration, v: Velocity, t: Time, p: Params
+        self, q: Configuration, qdot: Abstract, v: Velocity, t: Time, p: Params
     ) -> None:
         """Raise ProblemError unless the functions of this constraint return what they should."""
         name = type(self).__name__

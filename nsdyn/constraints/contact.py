@@ -19,6 +19,7 @@ from jaxtyping import Array
 from nsdyn import _expect as expect
 from nsdyn._signature import label, require_function
 from nsdyn._types import (
+    Abstract,
     Configuration,
     GuardMask,
     Guards,
@@ -120,7 +121,7 @@ class Contact(AbstractConstraint):
         return self._shaped(jnp.where(bounced, 0, jnp.ravel(mode)))  # (2)
 
     def check_shapes(
-        self, q: Configuration, qdot: Configuration, v: Velocity, t: Time, p: Params
+        self, q: Configuration, qdot: Abstract, v: Velocity, t: Time, p: Params
     ) -> None:
         expect.vector("Contact(gap=...)", self.gap, q, t, p)
 

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from nsdyn import _expect as expect
 from nsdyn._signature import label, require_function
-from nsdyn._types import Configuration, Held, Mode, Params, RowMask, Rows, Time, Velocity
+from nsdyn._types import Abstract, Configuration, Held, Mode, Params, RowMask, Rows, Time, Velocity
 from nsdyn.constraints.base import AbstractConstraint, AbstractReport, Start
 from nsdyn.errors import ProblemError
 
@@ -42,7 +42,7 @@ class Fixed(AbstractConstraint):
         return jnp.ones(jnp.size(self.rows(q, t, p, mode_after, ())), bool)
 
     def check_shapes(
-        self, q: Configuration, qdot: Configuration, v: Velocity, t: Time, p: Params
+        self, q: Configuration, qdot: Abstract, v: Velocity, t: Time, p: Params
     ) -> None:
         expect.vector("Fixed(g=...)", self.g, q, t, p)
 
@@ -86,7 +86,7 @@ class Nonholonomic(AbstractConstraint):
         return jnp.ravel(self.c(q, v, t, p))
 
     def check_shapes(
-        self, q: Configuration, qdot: Configuration, v: Velocity, t: Time, p: Params
+        self, q: Configuration, qdot: Abstract, v: Velocity, t: Time, p: Params
     ) -> None:
         expect.vector("Nonholonomic(c=...)", self.c, q, v, t, p)
 

@@ -21,7 +21,17 @@ from jaxtyping import Array
 
 from nsdyn import _expect as expect
 from nsdyn._signature import accepts_positional, label
-from nsdyn._types import AnyConfiguration, AnyMode, AnyTime, Held, Mode, Params, RowMask, Rows
+from nsdyn._types import (
+    AnyArray,
+    AnyConfiguration,
+    AnyMode,
+    AnyTime,
+    Held,
+    Mode,
+    Params,
+    RowMask,
+    Rows,
+)
 from nsdyn.errors import ProblemError
 
 
@@ -35,7 +45,7 @@ class Lock(eqx.Module):
     def linear(self) -> bool:
         return not callable(self.target)
 
-    def value(self, q: AnyConfiguration, p: Params) -> Array:
+    def value(self, q: AnyConfiguration, p: Params) -> AnyArray:
         if callable(self.target):
             return jnp.ravel(self.target(q, p))
         if not -q.shape[0] <= self.target < q.shape[0]:

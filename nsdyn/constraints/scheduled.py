@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from nsdyn import _expect as expect
 from nsdyn._signature import label
 from nsdyn._types import (
+    Abstract,
     AnyConfiguration,
     AnyMode,
     AnyTime,
@@ -126,7 +127,7 @@ class Scheduled(AbstractConstraint):
         return jnp.maximum(mode + 1, begun).astype(mode.dtype)
 
     def check_shapes(
-        self, q: Configuration, qdot: Configuration, v: Velocity, t: Time, p: Params
+        self, q: Configuration, qdot: Abstract, v: Velocity, t: Time, p: Params
     ) -> None:
         self.mode_rows.check_shapes("Scheduled", "stages", q, t, p)
         if self.times_of is not None:

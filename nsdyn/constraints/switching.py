@@ -27,6 +27,7 @@ from jaxtyping import Array, Float
 from nsdyn import _expect as expect
 from nsdyn._signature import require_function
 from nsdyn._types import (
+    Abstract,
     AnyConfiguration,
     AnyMode,
     AnyTime,
@@ -195,7 +196,7 @@ class Switching(AbstractConstraint):
         return self._entered(q, qdot, p, mode, scale).astype(mode.dtype)
 
     def check_shapes(
-        self, q: Configuration, qdot: Configuration, v: Velocity, t: Time, p: Params
+        self, q: Configuration, qdot: Abstract, v: Velocity, t: Time, p: Params
     ) -> None:
         self.mode_rows.check_shapes("Switching", "modes", q, t, p)
         for z in self.switches:

@@ -23,6 +23,7 @@ import numpy as np
 from nsdyn import _expect as expect
 from nsdyn._signature import label, require_function
 from nsdyn._types import (
+    Abstract,
     AnyConfiguration,
     AnyTime,
     Configuration,
@@ -150,7 +151,7 @@ class Transitions(AbstractConstraint):
         return () if self.hold_of is None else self.hold_of(q, t, p)
 
     def check_shapes(
-        self, q: Configuration, qdot: Configuration, v: Velocity, t: Time, p: Params
+        self, q: Configuration, qdot: Abstract, v: Velocity, t: Time, p: Params
     ) -> None:
         name = "Transitions"
         mode = self.mode0

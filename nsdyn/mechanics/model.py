@@ -35,12 +35,15 @@ class Point(eqx.Module):
     t, q, v: time, configuration and velocity.
     mode: which constraints hold, an integer or several.
     held: what each constraint stored at its last mode change, such as the angle of a lock.
+
+    The same class, with one more axis in front, holds many points. A run has arrays of JAX; checks
+    and reports may also put arrays of numpy here.
     """
 
-    t: Float[Array, ""]
-    q: Float[Array, " nq"]
-    v: Float[Array, " n"]
-    mode: Array
+    t: Float[Any, "*batch"]
+    q: Float[Any, "*batch nq"]
+    v: Float[Any, "*batch n"]
+    mode: Any
     held: tuple
 
     def replace(self, **fields: Any) -> "Point":

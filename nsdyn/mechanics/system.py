@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from nsdyn import _expect as expect
 from nsdyn._signature import accepts_positional, label, takes_mode
-from nsdyn._types import Configuration, Matrix, Mode, Params, Scalar, Time, Velocity
+from nsdyn._types import Abstract, Configuration, Matrix, Mode, Params, Scalar, Time, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.numerics import small
 
@@ -95,7 +95,9 @@ class System(eqx.Module):
         if self.momentum is not None:
             expect.shaped("System(momentum=...)", self.momentum, (n,), "the shape of v", q, v, p)
 
-    def check_force(self, q: Configuration, v: Velocity, t: Time, p: Params, mode: Mode) -> None:
+    def check_force(
+        self, q: Configuration, v: Velocity, t: Time, p: Params, mode: Abstract
+    ) -> None:
         args = (v.shape, _why(v), q, v, t, p, mode)
         expect.shaped("System(force=...)", self.forces, *args, name=label(self.force))
 

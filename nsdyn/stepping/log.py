@@ -58,8 +58,8 @@ class Log(eqx.Module):
     events that may be recorded; it is at most the capacity of the arrays, and may be traced."""
 
     records: Event
-    count: Int[Array, ""]
-    limit: Int[Array, ""]
+    count: Int[Array, "*batch"]
+    limit: Int[Array, "*batch"]
 
     @staticmethod
     def empty(record: Event, capacity: int, limit: ArrayLike | None = None) -> "Log":
