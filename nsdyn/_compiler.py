@@ -10,9 +10,8 @@ not see it.
 """
 
 import os
-import warnings
 
-from nsdyn.errors import PerformanceWarning
+from nsdyn.errors import PerformanceWarning, warn
 
 FLAG = "xla_backend_extra_options"
 OPTION = f"--{FLAG}=xla_cpu_small_while_loop_byte_threshold=100000"
@@ -59,11 +58,10 @@ def warn_if_untuned() -> None:
     """Warn once that runs are slower than they could be."""
     if _State.too_late:
         _State.too_late = False
-        warnings.warn(
+        warn(
             "JAX had started before nsdyn was imported, so runs take two to four times as long as "
             "they could. Import nsdyn before the first computation with JAX",
             PerformanceWarning,
-            stacklevel=3,
         )
 
 

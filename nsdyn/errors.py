@@ -2,8 +2,13 @@
 was found, and how to fix it."""
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
+from types import FrameType
 from typing import Any
+
+PASSED_THROUGH = ("nsdyn", "equinox", "jax")  # packages between the user's line and a warning
 
 
 class NsdynError(Exception):
@@ -58,3 +63,17 @@ def unknown(what: str, name: str, known: Iterable[str]) -> ProblemError:
     close = difflib.get_close_matches(name.lower().replace("-", "_"), by_lower, n=1, cutoff=0.5)
     hint = f"did you mean {by_lower[close[0]]!r}? There" if close else "there"
     return ProblemError(f"{what} {name!r} is not known; {hint} are: {', '.join(by_lower.values())}")
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn at the line that called into nsdyn, however deep inside we are."""
+    level = 1
+    frame = sys._getframe(0)
+    while frame.f_back is not None and _package(frame) in PASSED_THROUGH:
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _package(frame: FrameType) -> str:
+    return frame.f_globals.get("__name__", "").split(".")[0]

@@ -57,6 +57,11 @@ IMPORTERS: dict[str, Callable] = {"from_urdf": from_urdf}  # functions that make
 __all__ = ["IMPORTERS", "PROBLEMS", "function", "get", "names", "summary", *PROBLEMS, *IMPORTERS]
 
 
+def __getattr__(name: str) -> Any:
+    known = ", ".join(names())
+    raise AttributeError(f"nsdyn.problems has no attribute {name!r}; its problems are {known}")
+
+
 def names() -> list[str]:
     """All problems, sorted."""
     return sorted(PROBLEMS)

@@ -362,13 +362,15 @@ def test_a_run_and_a_sweep_end_with_the_words_of_the_law():
     )
     integrator = EventDriven(RK4())
     settings = {"step": 0.01, "max_events": 4}
-    with pytest.raises(nsdyn.SimulationError, match=r"objection of Timid\): the approach") as error:
+    with pytest.raises(
+        nsdyn.SimulationError, match=r"objection of Timid\(limit=1.0\)\): the approach"
+    ) as error:
         nsdyn.simulate(problem, integrator, law=Timid(1.0), **settings)
     assert error.value.status == laws.reason(0) and abs(error.value.t - 0.2) < 1e-12
     heights = np.array([[0.001], [0.2]])
     out = nsdyn.sweep(problem, integrator, law=Timid(1.0), q0=heights, **settings)
     assert out.ok.tolist() == [True, False]
-    assert "1 of 2 objection of Timid: the approach is too fast" in out.failed
+    assert "1 of 2 objection of Timid(limit=1.0): the approach is too fast" in out.failed
 
 
 # A run: the loop of a four-bar, whose brakes lock one after the other, and a wheel that its crank

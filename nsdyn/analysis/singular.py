@@ -7,7 +7,6 @@ remove a velocity that the constraints forbid only after the event. Events whose
 are rank-deficient are candidates; only for those is the neighbourhood examined.
 """
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from jaxtyping import Array
 
 from nsdyn._types import Matrix, Params, RowMask
-from nsdyn.errors import SingularTransitionWarning
+from nsdyn.errors import SingularTransitionWarning, warn
 from nsdyn.mechanics.model import Model
 from nsdyn.numerics import rank
 from nsdyn.problem import Problem
@@ -76,12 +75,11 @@ def _singular(problem: Problem, event: Any, where: str) -> bool:
 
     found = is_singular(problem, event)
     if found:
-        warnings.warn(
+        warn(
             f"{where}{event_title(problem, event)}: the rank of the constraints drops at this "
             "event (a singular configuration), and the impulse law does not determine what "
             "follows. nsdyn.transition_report(problem, event) shows the details; move the event to "
             "another configuration",
             SingularTransitionWarning,
-            stacklevel=4,
         )
     return found

@@ -1,11 +1,6 @@
 """What a check found, line by line, and warnings that point to the user's own line."""
 
-import sys
-import warnings
-from types import FrameType
 from typing import NamedTuple
-
-PASSED_THROUGH = ("nsdyn", "equinox", "jax")  # packages between the user's line and a warning
 
 
 class Line(NamedTuple):
@@ -42,17 +37,3 @@ class Report:
         return "\n".join([self.title, *lines])
 
     __repr__ = __str__
-
-
-def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the line that called into nsdyn, however deep inside we are."""
-    level = 1
-    frame = sys._getframe(0)
-    while frame.f_back is not None and _package(frame) in PASSED_THROUGH:
-        frame = frame.f_back
-        level += 1
-    warnings.warn(message, category, stacklevel=level)
-
-
-def _package(frame: FrameType) -> str:
-    return frame.f_globals.get("__name__", "").split(".")[0]

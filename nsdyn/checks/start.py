@@ -11,9 +11,9 @@ import equinox as eqx
 import numpy as np
 
 from nsdyn._expect import finite, listed, pasted
-from nsdyn.checks.report import Report, warn
+from nsdyn.checks.report import Report
 from nsdyn.checks.sample import Sample, columns, nearest_root, sample
-from nsdyn.errors import ProblemError, RedundancyWarning
+from nsdyn.errors import ProblemError, RedundancyWarning, warn
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import rank
 

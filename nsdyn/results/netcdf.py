@@ -11,12 +11,11 @@ import io
 import json
 import os
 import secrets
-import warnings
 from pathlib import Path
 
 import numpy as np
 
-from nsdyn.errors import FileError
+from nsdyn.errors import FileError, warn
 from nsdyn.numerics.newton import Effort
 from nsdyn.results.events import Events
 from nsdyn.results.solution import (
@@ -120,9 +119,9 @@ def _content(solution: Solution):
 
 def _saved_as_text(name: str, x) -> str:
     text = getattr(x, "__qualname__", repr(x))
-    warnings.warn(
+    warn(
         f"save: {name} cannot become an array, so the file holds only its text {text!r}",
-        stacklevel=2,
+        UserWarning,
     )
     return text
 
