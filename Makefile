@@ -15,6 +15,12 @@ TEST_ENV = JAX_COMPILATION_CACHE_DIR="$(CURDIR)/build/jax-cache" JAX_PERSISTENT_
 # its newer code generator that takes a third less. The latter's flag may be unknown, which would end the run: it is tried out.
 PLAIN = --xla_backend_optimization_level=0
 PLAINER = $(PLAIN) --xla_cpu_use_fusion_emitters=false
+# One file for each room of the core is run with the code that users run: numerics, mechanics, constraints and stepping, laws,
+# results and driver, analysis, checks, multibody, command line, integrators.
+AS_USED = rank formulations events laws trajectory transition_report check_switching chain cli orders
+AS_USED_FILES = $(AS_USED:%=tests/test_%.py)
+OR_NONE = || [ $$? -eq 5 ]  # 5: ARGS select none of these tests
+PYTEST = $(PY) -m pytest -n $(WORKERS) --dist=loadfile --durations=15 -q
 
 .DEFAULT_GOAL := help
 .PHONY: help venv figures test test-all lint format types bench clean distclean
@@ -38,12 +44,12 @@ figures: $(STAMP)  ## compute and draw all figures into figures/
 
 test: lint types  ## lint, type check, run the tests but for slow ones; ARGS="-k name" selects
 	XLA_FLAGS="$(PLAINER)" $(PY) -c 'import jax; jax.devices()' 2>/dev/null && flags="$(PLAINER)" || flags="$(PLAIN)"; \
-	$(TEST_ENV) XLA_FLAGS="$(XLA_FLAGS) $$flags" $(PY) -m pytest -n $(WORKERS) --dist=loadfile --durations=15 -q \
-	    -m "not slow" $(ARGS)
+	$(TEST_ENV) XLA_FLAGS="$(XLA_FLAGS) $$flags" $(PYTEST) -m "not slow" $(AS_USED_FILES:%=--ignore=%) $(ARGS) $(OR_NONE)
+	$(TEST_ENV) $(PYTEST) -m "not slow" $(AS_USED_FILES) $(ARGS) $(OR_NONE)
 
 # As users run it, with the compiler's optimisations.
 test-all: lint types  ## the same with the slow ones: studies, long runs, more derivatives
-	$(TEST_ENV) $(PY) -m pytest -n $(WORKERS) --dist=loadfile --durations=15 -q $(ARGS)
+	$(TEST_ENV) $(PYTEST) $(ARGS)
 
 lint: $(STAMP)  ## check style and format
 	$(PY) -m ruff check .

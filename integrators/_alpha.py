@@ -1,4 +1,4 @@
-"""What the generalized-alpha schemes share: parameters, recursion, starting values.
+"""Shared by the generalized-alpha schemes: parameters, recursion, starting values.
 
 With the spectral radius r = rho_inf at infinite frequency (Chung and Hulbert),
 
@@ -19,25 +19,27 @@ of v'(t_n + D h), D = am - af, so
 
     a_0 = v'_0 + D h v''_0                                                                       (4)
 
-A scheme that enforces g = 0 only rides at v_n = v(t_n) + C h^2 P v'', with the hidden residual that
-goes with it, where P = M^-1 G^T (G M^-1 G^T)^-1 G and C = (1 - 6 beta - 3 D)/6; it starts there:
+A scheme that enforces only g = 0 follows v_n = v(t_n) + C h^2 P v'', with the corresponding
+residual at velocity level, where P = M^-1 G^T (G M^-1 G^T)^-1 G and C = (1 - 6 beta - 3 D)/6; it
+starts from
 
     v_0 + C h^2 P v''_0                                                                          (5)
 
-and where v is projected after each step, the accelerations carry it instead:
+and if v is projected after each step, the accelerations carry this offset instead:
 
     a_0 = v'_0 + D h v''_0 + 2 C h P v''_0,    v'_0 + 2 C h P v''_0 in place of v'_0             (6)
 
-Nothing in memory depends on the step: offsets are kept divided by their power of h, so a step may
-have any size.
+The memory does not depend on the step: offsets are stored divided by their power of h, so a step
+may have any size.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from nsdyn._types import Number, Params, Rows, Scalar, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.mechanics.formulations import lagrange
 from nsdyn.mechanics.model import Model, Point
@@ -45,10 +47,10 @@ from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics.newton import NOISE, Effort
 from nsdyn.stepping.integrator import AbstractMemory
 
-SHORTEST = 1e-10  # of the step of the grid
+SHORTEST = 1e-10  # shortest partial step, in units of the step of the grid
 
 
-def radius(x):
+def radius(x: Any) -> Scalar:
     """The converter of rho_inf: a traced number in [0, 1]."""
     if not isinstance(x, jax.Array) and not (isinstance(x, int | float) and 0.0 <= x <= 1.0):
         raise ProblemError(
@@ -58,6 +60,8 @@ def radius(x):
 
 
 class Alpha(NamedTuple):
+    """The parameters of (1), and the constants k, D and C derived from them."""
+
     am: Array
     af: Array
     beta: Array
@@ -67,17 +71,31 @@ class Alpha(NamedTuple):
     C: Array
 
 
-def alpha(rho) -> Alpha:
-    am, af = (2 * rho - 1) / (rho + 1), rho / (rho + 1)
+def alpha(rho: Any) -> Alpha:
+    """(1), and the constants k, D and C."""
+    am = (2 * rho - 1) / (rho + 1)
+    af = rho / (rho + 1)
     gamma = 0.5 + af - am
     beta = 0.25 * (gamma + 0.5) ** 2  # (1)
     D = am - af
-    return Alpha(am, af, beta, gamma, (1 - af) / (1 - am), D, (1 - 6 * beta - 3 * D) / 6)
+    return Alpha(
+        am=am,
+        af=af,
+        beta=beta,
+        gamma=gamma,
+        k=(1 - af) / (1 - am),
+        D=D,
+        C=(1 - 6 * beta - 3 * D) / 6,
+    )
 
 
 class AlphaMemory(AbstractMemory):
-    """v' and lam; what (4), (5), (6) add to a_0, v_0 and v'_0, divided by h, h^2 and h; what
-    Newton's method did last."""
+    """Acceleration and multipliers, and the offsets of the recursion.
+
+    a, lam: v' and the multipliers at the end of the step.
+    drift, tilt, shift: what (4), (5) and (6) add to a_0, v_0 and v'_0, divided by h, h^2 and h.
+    effort: the work of Newton's method in the last step.
+    """
 
     a: Float[Array, " n"]
     lam: Float[Array, " m"]
@@ -88,9 +106,9 @@ class AlphaMemory(AbstractMemory):
 
 
 def begin(
-    model: Model, point: Point, p, c: Alpha, tilt: bool = False, shift: bool = False
+    model: Model, point: Point, p: Params, c: Alpha, tilt: bool = False, shift: bool = False
 ) -> AlphaMemory:
-    """The memory at a point of which only (q, v) is known: at the start and after a switch."""
+    """The memory at a point of which only (q, v) is known: at the start and after an event."""
     zero = jnp.zeros_like(point.v)
 
     def acceleration(q, v, t):
@@ -98,9 +116,10 @@ def begin(
         return slope.a, slope.lam
 
     qdot = model.qdot(point, p)
-    here, along = (point.q, point.v, point.t), lambda a: (qdot, a, jnp.ones_like(point.t))
+    here = (point.q, point.v, point.t)
     a, lam = acceleration(*here)
-    jerk = jax.jvp(lambda *x: acceleration(*x)[0], here, along(a))[1]
+    along = (qdot, a, jnp.ones_like(point.t))
+    jerk = jax.jvp(lambda *x: acceleration(*x)[0], here, along)[1]
     drift = c.D * jerk  # (4)
     if not (tilt or shift) or model.m == 0:
         return AlphaMemory(a=a, lam=lam, drift=drift, tilt=zero, shift=zero, effort=Effort.none())
@@ -125,8 +144,8 @@ class AlphaStep(NamedTuple):
     a: Array
 
     @staticmethod
-    def of(c: Alpha, model: Model, point: Point, memory: AlphaMemory, h) -> "AlphaStep":
-        # What is left after an event at the very end of a step may be nothing.
+    def of(c: Alpha, model: Model, point: Point, memory: AlphaMemory, h: Number) -> "AlphaStep":
+        # After an event at the very end of a step nothing may be left of the step.
         shortest = SHORTEST * model.step
         h = jnp.where(jnp.abs(h) < shortest, shortest, h)
         return AlphaStep(
@@ -137,49 +156,57 @@ class AlphaStep(NamedTuple):
             a=memory.a + h * memory.drift,
         )
 
-    def pseudo_acceleration(self, dv):
+    def pseudo_acceleration(self, dv: Velocity) -> Velocity:
         c = self.c
         return ((1 - c.af) * dv + c.af * self.dv - c.am * self.a) / (1 - c.am)  # (2)
 
-    def increment(self, dv):
+    def increment(self, dv: Velocity) -> Velocity:
         h, beta = self.h, self.c.beta
         return h * self.v + h * h * (
             (0.5 - beta) * self.a + beta * self.pseudo_acceleration(dv)
         )  # (3)
 
-    def velocity(self, dv):
+    def velocity(self, dv: Velocity) -> Velocity:
         h, gamma = self.h, self.c.gamma
         return self.v + h * ((1 - gamma) * self.a + gamma * self.pseudo_acceleration(dv))  # (3)
 
     @property
-    def dq_da(self):
+    def dq_da(self) -> Scalar:
         return self.c.beta * self.h**2 * self.c.k
 
     @property
-    def dv_da(self):
+    def dv_da(self) -> Scalar:
         return self.c.gamma * self.h * self.c.k
 
-    def velocity_error(self, here: SaddlePoint, v):
-        """What is left of psi, as an acceleration."""
+    def velocity_error(self, here: SaddlePoint, v: Velocity) -> Rows:
+        """The residual psi, as an acceleration."""
         return here.psi(v) / self.dv_da
 
-    def position_error(self, here: SaddlePoint, v):
-        """What is left of g, as an acceleration; of psi in rows without a position level."""
+    def position_error(self, here: SaddlePoint, v: Velocity) -> Rows:
+        """The residual g, as an acceleration; psi in rows without a position level."""
         gap = here.g() / self.dq_da
         if here.model.all_positional:
             return gap
         return jnp.where(here.model.positional, gap, self.velocity_error(here, v))
 
-    def noise(self, model: Model, point: Point, weights, tolerance, p):
+    def noise(
+        self, model: Model, point: Point, weights: Array, tolerance: Number, p: Params
+    ) -> Scalar:
         """Absolute Newton tolerance: round-off of q/h^2 and v/h, plus a fraction of |M^-1 f| in
         case the acceleration itself vanishes."""
         size = lambda x: jnp.max(jnp.abs(weights * x))
-        q, v = size(model.system.as_motion(point.q, p)), size(point.v)
+        q = size(model.system.as_motion(point.q, p))
+        v = size(point.v)
         push = size(model.system.solver(point.q, p)(model.force(point, p)))
         return NOISE * (q / self.dq_da + v / jnp.abs(self.dv_da)) + tolerance * push
 
-    def memory(self, dv, lam, effort) -> AlphaMemory:
+    def memory(self, dv: Velocity, lam: Rows, effort: Effort) -> AlphaMemory:
         zero = jnp.zeros_like(dv)
         return AlphaMemory(
-            dv, lam, (self.pseudo_acceleration(dv) - dv) / self.h, zero, zero, effort
+            a=dv,
+            lam=lam,
+            drift=(self.pseudo_acceleration(dv) - dv) / self.h,
+            tilt=zero,
+            shift=zero,
+            effort=effort,
         )

@@ -1,21 +1,20 @@
-"""Event-capturing integration: time steps of fixed size that notice at their end that something
-switched.
+"""Event-capturing integration: time steps of fixed size, at whose end events are detected.
 
 Mode selection of one step from the point 0 to the point 1:
 
-    take the step in the old mode; a guard below zero at its end fires                          (1)
-    take it again into the new mode: its constraints, the impulse law between old and new        (2)
-    if a guard that fired is below zero after that as well, keep (1): the switch comes a step later,
-    or there is none
-    at all, as where a track turns back by more than 90 degrees, and the run ends               (3)
-    A guard that is a force in the new mode says nothing of that: a contact that has closed may be
-    about to departure_rate.
+    make the step in the old mode; a guard that is negative at its end fires                     (1)
+    repeat it into the new mode: its constraints, and the impulse law between old and new        (2)
+    if a guard that fired is still negative after (2), discard (2) and keep (1). The mode change
+    is tried again in the next step; if it fails twice the run stops with LEADS_BACK             (3)
 
-(1) stands for the look at the predictor that is usual; the converged step of the old mode is the
-better predictor, and it is there already when nothing switches. After a switching step methods with
-memory start anew in the new mode, except the classical schemes, which know of no jumps. A switch is
-recorded at t_1, the end of its step, with the free velocity of the step as `v_before`: that is what
-the law acts on.
+(3) does not apply to a guard that is a force in the new mode: a contact that has just closed may be
+about to open.
+
+Usually guards are evaluated at a predictor. Here (1) takes its place: the converged step of the old
+mode is a better predictor, and it is the result if there is no event. After a step with an event
+the memory of a method is rebuilt in the new mode, except for the classical schemes, which have no
+jumps. An event is recorded at t_1, the end of its step, with the free velocity of the step as
+`v_before`: the law acts on this velocity.
 """
 
 from abc import abstractmethod
@@ -24,15 +23,22 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool
 
+from nsdyn._types import GuardMask, Guards, Number, Params, Velocity
 from nsdyn.laws.base import AbstractLaw, Jump
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.status import Status
 from nsdyn.stepping import guard_rates
 from nsdyn.stepping.detect import SLACK
-from nsdyn.stepping.integrator import AbstractIntegrator, State, first_of
-from nsdyn.stepping.log import Event
+from nsdyn.stepping.integrator import (
+    AbstractIntegrator,
+    AbstractSmoothMethod,
+    State,
+    first_of,
+)
+from nsdyn.stepping.log import Event, Log
 from nsdyn.stepping.mode_change import (
     LawAnswer,
     after_impact,
@@ -43,8 +49,11 @@ from nsdyn.stepping.mode_change import (
 
 
 class NewMode(eqx.Module):
-    """The mode that a step goes to and the law on the way; a new_mode that is not active is a step
-    without a switch."""
+    """The mode that a step enters.
+
+    mode, held: the new mode and its held values. law: the law that decides the jump.
+    active: whether the mode changes at all; if not, it is a step without an event.
+    """
 
     mode: Any
     held: tuple
@@ -54,24 +63,26 @@ class NewMode(eqx.Module):
     def enter(self, point: Point) -> Point:
         return point.replace(mode=self.mode, held=self.held)
 
-    def ask_law(self, model: Model, start: Point, here: SaddlePoint, v, p) -> LawAnswer:
-        """The law between the mode of `start` and the new one on the free velocity v. Where it has
-        nothing to do, because rows only disappear, the velocity still has to satisfy those that
-        stay: it is projected onto them."""
+    def ask_law(
+        self, model: Model, start: Point, here: SaddlePoint, v: Velocity, p: Params
+    ) -> LawAnswer:
+        """Apply the law to the free velocity v, between the mode of `start` and the new one. If it
+        has nothing to do, because rows only disappear, the velocity still has to satisfy the rows
+        that remain: it is projected onto them."""
         found = ask_law(model, start, here, v, self.law, p)
         choose = lambda a, b: jnp.where(found.acts & self.active, a, b)
         return found._replace(jump=Jump(*map(choose, found.jump, projected(here, v))))
 
 
-def projected(here: SaddlePoint, v) -> Jump:
-    """The velocity nearest to v in the mass metric that satisfies the rows."""
+def projected(here: SaddlePoint, v: Velocity) -> Jump:
+    """The jump to the nearest velocity in the mass metric that satisfies the rows."""
     step, mu = here.smallest_motion(-here.psi(v))
     return Jump(v + step, mu, here.G)
 
 
 class Step(NamedTuple):
-    """The end of a step; with a new_mode also the impulse and the free velocity that it acted
-    on."""
+    """The end of a step: point and memory, the answer of the law if the step entered a new mode,
+    and the free velocity, on which the law acts."""
 
     point: Point
     memory: Any
@@ -80,34 +91,46 @@ class Step(NamedTuple):
 
 
 class CapturePlan(eqx.Module):
-    """Whether a step switched, and which guards made it."""
+    """Whether a step had an event, and which guards fired."""
 
     go: jax.Array
     fired: jax.Array
 
 
 class AbstractTimeStepping(AbstractIntegrator):
-    """A time-stepping scheme; it says how one step is made."""
+    """A time-stepping scheme, which captures events at the end of its step. To write one, implement
+    `init` and `advance`."""
 
     @property
     def jumps(self) -> bool:
-        """Whether velocities jump in a switching step, as the law says."""
+        """Whether velocities jump, as the law decides, in a step with an event."""
         return True
 
     @abstractmethod
-    def init(self, model: Model, point: Point, p) -> tuple[Point, Any]:
-        """The memory (at least `a`, `lam` and `effort`) at a point where nothing is known yet."""
+    def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Any]:
+        """The point and the memory there (with `effort`) when nothing else is known."""
 
     @abstractmethod
     def advance(
-        self, model: Model, point: Point, memory, h, p, new_mode: NewMode | None = None
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        new_mode: NewMode | None = None,
     ) -> Step:
-        """One step of size h from `point`, in its mode or into that of the `new_mode`."""
+        """One step of size h from `point`, in its mode or into `new_mode`."""
 
-    def incompatibility(self, law, parts):
-        return law.requires_consistent_velocity
+    def objection(self, law: AbstractLaw, parts: tuple) -> str | None:
+        """Why a law or a constraint cannot be used with this particular scheme; None if they
+        can."""
+        return None
 
-    def start(self, model, point, p):
+    def incompatibility(self, law: AbstractLaw, parts: tuple) -> str | None:
+        return self.objection(law, parts) or law.requires_consistent_velocity
+
+    def start(self, model: Model, point: Point, p: Params) -> State:
         point, memory = self.init(model, point, p)
         state = State.begin(model, point, memory, p)
         rate = guard_rates.rates(model, point, memory.a, memory.lam, p)
@@ -116,16 +139,20 @@ class AbstractTimeStepping(AbstractIntegrator):
         negative = jnp.any((state.guard < -slack) & ~by_force)
         return state.with_failure(negative, Status.GUARD_NEGATIVE, point)
 
-    def step_smooth(self, model, state, t_next, p):
+    def step_smooth(
+        self, model: Model, state: State, t_next: Number, p: Params
+    ) -> tuple[State, Bool[Array, ""]]:
         step = self.advance(model, state.point, state.memory, t_next - state.point.t, p)
         end = _arrived(model, state, step.point, step.memory, t_next, p)
         return end, jnp.any(_fallen(state.guard, end.guard, 0.0))
 
-    def step_with_events(self, model, state, log, t_next, law, p):
+    def step_with_events(
+        self, model: Model, state: State, log: Log, t_next: Number, law: AbstractLaw, p: Params
+    ) -> tuple[State, Log, CapturePlan]:
         start = state.point
 
         def take(carry):
-            """(1) at first, (2) if a guard fell in it."""
+            """(1) at first, then (2) if a guard fell in (1)."""
             smooth, log, fired, new_mode, _, _ = carry
             end, new, code = self._step_into_mode(model, state, new_mode, fired, t_next, p)
             noise = self._noise(model, end, p)
@@ -135,7 +162,7 @@ class AbstractTimeStepping(AbstractIntegrator):
             by_force = guard_rates.by_force(model, end.point, end.memory.lam, p)
             contradicted = new_mode.active & fired & (end.guard < -depth) & ~by_force
             go = new_mode.active & ~jnp.any(contradicted)  # (3)
-            # The step before has kept the old mode already.
+            # The step before has already kept the old mode.
             stuck = jnp.any(contradicted & (state.guard < -depth))
             code = jnp.where(log.is_full, Status.LOG_FULL, code)
             end = end.with_failure(go & (code != Status.OK), code, start)
@@ -146,14 +173,23 @@ class AbstractTimeStepping(AbstractIntegrator):
             new_mode = NewMode(after.mode, after.held, law, again)
             return end, log.append(new, go), jnp.where(again, fell, fired), new_mode, go, again
 
-        no = jnp.zeros((), bool)
-        nobody = jnp.zeros(model.k, bool)
-        stay = NewMode(start.mode, start.held, law, no)
-        first = (state, log, nobody, stay, no, state.status == Status.OK)
+        false = jnp.zeros((), bool)
+        no_guards = jnp.zeros(model.k, bool)
+        stay = NewMode(start.mode, start.held, law, false)
+        first = (state, log, no_guards, stay, false, state.status == Status.OK)
         end, log, fired, _, go, _ = jax.lax.while_loop(lambda c: c[-1], take, first)
         return end, log, CapturePlan(go, fired)
 
-    def step_differentiable(self, model, state, log, t_next, law, p, plan: CapturePlan):
+    def step_differentiable(
+        self,
+        model: Model,
+        state: State,
+        log: Log,
+        t_next: Number,
+        law: AbstractLaw,
+        p: Params,
+        plan: CapturePlan,
+    ) -> tuple[State, Log]:
         end = self.step_smooth(model, state, t_next, p)[0]
 
         def again(end, log):
@@ -165,18 +201,27 @@ class AbstractTimeStepping(AbstractIntegrator):
         return jax.lax.cond(plan.go, again, lambda *same: same, end, log)
 
     def _step_into_mode(
-        self, model, state: State, new_mode: NewMode, fired, t_next, p
+        self,
+        model: Model,
+        state: State,
+        new_mode: NewMode,
+        fired: GuardMask,
+        t_next: Number,
+        p: Params,
     ) -> tuple[State, Event, Any]:
         """The step into another mode: the state after, its record and a status."""
         start = state.point
         h = t_next - start.t
         step = self.advance(model, start, state.memory, h, p, new_mode)
-        end, answer, memory = step.point, step.answer, step.memory
+        end = step.point
+        memory = step.memory
+        answer = step.answer
         assert answer is not None, "advance answers a new mode with the law's answer"
         free = end.replace(v=step.free, t=t_next)
         before = free.replace(mode=start.mode, held=start.held)
         here = SaddlePoint(model, free, p)
-        landed, Lam = end, answer.jump.Lam
+        landed = end
+        Lam = answer.jump.Lam
         if self.jumps:
             landed, Lam = after_impact(model, here, answer.jump, p)
             landed, fresh = self.init(model, landed, p)
@@ -188,24 +233,95 @@ class AbstractTimeStepping(AbstractIntegrator):
         code = status_of(model, landed, answer, here, p)
         if not self.jumps:
             return arrived, record, jnp.where(code == Status.LAW_VIOLATES, Status.OK, code)
-        # Schedules do not lead back: their clock stands still.
+        # A schedule cannot lead back, so time stands still in these rates.
         rate = guard_rates.rates(model, landed, memory.a, memory.lam, p, clock=0.0)
         ahead = arrived.guard + h * rate
         back = jnp.any(fired & (rate < 0) & (ahead < -self._noise(model, arrived, p)))
         return arrived, record, first_of((code != Status.OK, code), (back, Status.LEADS_BACK))
 
-    def _noise(self, model: Model, state: State, p):
+    def _noise(self, model: Model, state: State, p: Params) -> Guards:
         return guard_rates.noise(model, state.point, state.memory.lam, p)
 
 
-def _arrived(model, state: State, point: Point, memory, t_next, p) -> State:
+class AbstractCapturable(AbstractSmoothMethod):
+    """A smooth method that can also make a step into another mode, though without a jump."""
+
+    @property
+    @abstractmethod
+    def holds_position(self) -> bool:
+        """Whether g = 0 is enforced."""
+
+    @abstractmethod
+    def advance(
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        new_mode: NewMode | None = None,
+    ) -> Step:
+        """One step of size h from `point`, in its mode or into the new one."""
+
+    def by_itself(self) -> AbstractIntegrator:
+        return Captured(self)
+
+
+class Captured(AbstractTimeStepping):
+    """A smooth method that captures events at the end of its step, as the classical schemes do: the
+    constraints of the new mode are imposed on that step, and velocities do not jump.
+
+    method: the smooth method. Given to `simulate` as it is, it is driven in this way.
+    """
+
+    method: AbstractCapturable
+
+    def __repr__(self) -> str:
+        return repr(self.method)
+
+    @property
+    def jumps(self) -> bool:
+        return False
+
+    @property
+    def holds_position(self) -> bool:
+        return self.method.holds_position
+
+    def objection(self, law: AbstractLaw, parts: tuple) -> str | None:
+        if not law.satisfies_new_constraints:
+            return (
+                "the classical schemes impose the new constraints on the step in which they "
+                "switch; nothing rebounds"
+            )
+        if any(part.mode_depends_on_impact for part in parts):
+            return "without a velocity jump a contact neither closes nor opens as it should"
+        return None
+
+    def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Any]:
+        return self.method.init(model, point, p)
+
+    def advance(
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        new_mode: NewMode | None = None,
+    ) -> Step:
+        return self.method.advance(model, point, memory, h, p, new_mode)
+
+
+def _arrived(
+    model: Model, state: State, point: Point, memory: Any, t_next: Number, p: Params
+) -> State:
     end = state.arrived(model, point.replace(t=t_next), memory, p)
     return end.with_effort(memory.effort, state.point)
 
 
-def _fallen(before, after, noise):
-    """Guards below zero at the end of a step, or so near to it that round-off decides; not those
-    that are zero up to their `noise`."""
+def _fallen(before: Guards, after: Guards, noise: Guards | float) -> GuardMask:
+    """Guards that are negative at the end of a step, or so close to zero that round-off decides;
+    not those that are zero up to their `noise`."""
     about = SLACK * jnp.maximum(before - after, 0.0)
     reaches = (after <= about) & (before > jnp.maximum(after, noise))
     return (after < -noise) | reaches

@@ -1,7 +1,7 @@
 """Generalized-alpha for mechanisms with constraints, of index 3, 2 or 1 (Arnold and Bruls; Jay and
 Negrut).
 
-Recursion and starting values as in `integrators.alpha`. The acceleration of a step solves
+Recursion and starting values as in `nsdyn.integrators._alpha`. The acceleration of a step solves
 
     M v' + G^T lam = f(q_1, v_1, t_1)                                                            (1)
     index 3:  g(q_1, t_1) = 0      index 2:  G v_1 + g_t = 0      index 1:  G v' + gamma = 0     (2)
@@ -12,66 +12,74 @@ v_1, let x be the solution of
     M x + G^T lam = f,    G x = G v' - e/s                                                       (3)
 
 where e is the residual of (2) and s = beta h^2 k, gamma h k or 1 its derivative with respect to G
-v'. x = v' is (1) and (2) together, and d(v' - x)/dv' = I + O(h): scaled by construction, with
-masked and dependent rows taken care of where (3) is solved.
+v'. x = v' is equivalent to (1) and (2), and d(v' - x)/dv' = I + O(h): the system is scaled by
+construction, and masked and dependent rows are handled where (3) is solved.
 
-As an integrator by itself it captures switches: the new constraints are imposed on the step in
-which a guard falls, and their reaction acts along the directions D of the impulse law, M v' + D^T
-lam = f. This is what the classical schemes can do, and it goes wrong at a velocity jump in three
-instructive ways (the study `switching_track` shows them); an event of its log holds v_0, v_1 and h
-lam. Inside `EventDriven` it is an ordinary smooth method and of order 2 across switches.
+Used by itself it captures events: the new constraints are imposed on the step in which a guard
+falls, and their reaction acts along the directions D of the impulse law, M v' + D^T lam = f. This
+is all that the classical schemes can do, and it fails at a velocity jump in three instructive ways
+(the study `switching_track` shows them); the record of an event then contains v_0, v_1 and h lam.
+Inside `EventDriven` it is an ordinary smooth method, of order 2 across events.
 """
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import equinox as eqx
 
+from nsdyn._types import Number, Params, Rows, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.integrators._alpha import AlphaStep, alpha, begin, radius
-from nsdyn.integrators._time_stepping import AbstractTimeStepping, NewMode, Step
+from nsdyn.integrators._time_stepping import AbstractCapturable, NewMode, Step
 from nsdyn.laws.base import Jump
+from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics.newton import Newton
-from nsdyn.stepping.integrator import AbstractSmoothMethod
+from nsdyn.stepping.mode_change import LawAnswer
 
 
-class GeneralizedAlpha(AbstractTimeStepping, AbstractSmoothMethod):
+class GeneralizedAlpha(AbstractCapturable):
+    """The implicit generalized-alpha scheme of order 2.
+
+    Inside `EventDriven` it is an ordinary smooth method. By itself it captures events at the end of
+    a step as the classical schemes do, without a velocity jump: instructive, and wrong.
+
+    index: the level at which the constraints are imposed: 3 (positions), 2 (velocities) or
+        1 (accelerations).
+    rho_inf: spectral radius at infinite frequency, from 0 (most numerical damping) to 1 (none).
+    newton: tolerance and largest number of iterations of the implicit step, `nsdyn.Newton(...)`.
+    """
+
     index: Literal[1, 2, 3] = eqx.field(static=True, default=3)
     rho_inf: Any = eqx.field(converter=radius, default=0.8)
     newton: Newton = eqx.field(default_factory=Newton)
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.index not in (1, 2, 3):
             raise ProblemError(
                 f"GeneralizedAlpha(index=...): expected 1, 2 or 3, found {self.index!r}"
             )
 
     @property
-    def jumps(self):
-        return False
-
-    @property
-    def holds_position(self):
+    def holds_position(self) -> bool:
         return self.index == 3
 
     @property
-    def is_multistep(self):
+    def is_multistep(self) -> bool:
         return True
 
-    def incompatibility(self, law, parts):
-        if not law.satisfies_new_constraints:
-            return (
-                "the classical schemes impose the new constraints on the step in which they "
-                "switch; nothing rebounds"
-            )
-        if any(part.mode_depends_on_impact for part in parts):
-            return "without a velocity jump a contact neither closes nor opens as it should"
-        return super().incompatibility(law, parts)
-
-    def init(self, model, point, p):
+    def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Any]:
         return point, begin(model, point, p, alpha(self.rho_inf), tilt=self.index == 3)
 
-    def advance(self, model, point, memory, h, p, new_mode: NewMode | None = None) -> Step:
+    def advance(
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        new_mode: NewMode | None = None,
+    ) -> Step:
         move = AlphaStep.of(alpha(self.rho_inf), model, point, memory, h)
         args = (model, point, move, p, new_mode)
         residual = lambda dv, args: dv - self._solved(dv, *args)[0]
@@ -83,9 +91,19 @@ class GeneralizedAlpha(AbstractTimeStepping, AbstractSmoothMethod):
             found = found._replace(jump=Jump(end.v, h * lam, found.jump.direction))
         return Step(end, move.memory(dv, lam, effort), found, point.v)
 
-    def _solved(self, dv, model, point, move, p, new_mode):
-        """x of (3), lam, the directions of lam (as an impulse) and the end of the step."""
-        q, v = model.system.moved(point.q, move.increment(dv), p), move.velocity(dv)
+    def _solved(
+        self,
+        dv: Velocity,
+        model: Model,
+        point: Point,
+        move: AlphaStep,
+        p: Params,
+        new_mode: NewMode | None,
+    ) -> tuple[Velocity, Rows, LawAnswer | None, Point]:
+        """x of (3), lam, the answer of the law (None in a step without a new mode) and the end of
+        the step."""
+        q = model.system.moved(point.q, move.increment(dv), p)
+        v = move.velocity(dv)
         end = point.replace(t=point.t + move.h, q=q, v=v)
         end = end if new_mode is None else new_mode.enter(end)
         here = SaddlePoint(model, end, p)
@@ -95,7 +113,7 @@ class GeneralizedAlpha(AbstractTimeStepping, AbstractSmoothMethod):
         found = new_mode.ask_law(model, point, here, v, p)
         return *here.solve_along(here.f(v), c, found.jump.direction), found, end
 
-    def _target(self, here: SaddlePoint, dv, v, move: AlphaStep):
+    def _target(self, here: SaddlePoint, dv: Velocity, v: Velocity, move: AlphaStep) -> Rows:
         """The right-hand side of (3) for the rows."""
         if self.index == 1:
             return -here.gamma(v)
@@ -103,8 +121,16 @@ class GeneralizedAlpha(AbstractTimeStepping, AbstractSmoothMethod):
             move.position_error(here, v) if self.index == 3 else move.velocity_error(here, v)
         )
 
-    def step(self, model, point, memory, h, p, finish=None):
+    def step(
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        finish: Callable | None = None,
+    ) -> tuple[Point, Any]:
         end, memory, _, _ = self.advance(model, point, memory, h, p)
-        # Index 3 owes its order in lam to the residual at velocity level that a projection would
-        # remove.
+        # The order of index 3 in lam depends on its residual at velocity level, which a projection
+        # would remove.
         return (end if finish is None or self.index == 3 else finish(end)), memory

@@ -1,62 +1,85 @@
-"""Nonsmooth generalized-alpha (Bruls, Acary and Cardona), for constraints that switch: position and
+"""Nonsmooth generalized-alpha (Bruls, Acary and Cardona), for constraints with modes: position and
 velocity level together.
 
-Recursion as in `integrators.alpha`: v' gives the free motion dx and the free velocity vt of the
-step. A position correction U and a velocity jump W make both levels hold:
+Recursion as in `nsdyn.integrators._alpha`: v' gives the free motion dx and the free velocity vt of
+the step. A position correction U and a velocity jump W make both levels hold:
 
     q_1 = q_0 + dx + U,    M U + G+^T nu = 0,     g+(q_1, t_1) = 0                               (1)
     v_1 = vt + W,          M W + G_E^T Lam = 0,   G+ v_1 + g_t+ = 0                              (2)
 
-(2) is the impulse law on the free velocity vt; without a switch it is the projection onto the
+(2) is the impulse law on the free velocity vt; without an event it is the projection onto the
 constraints. M, G and f are taken at the end of the step. The variants differ in what determines the
 smooth acceleration, M v' + GS^T lam = f:
 
     three-level  GS = G+,  G+ v' + gamma+ = 0 at (q_1, v_1)       (2018; all three levels hold)  (3)
-    velocity  GS = G-,  G- vt + g_t- = 0 at q_1  (the constraints of the old mode)               (4)
+    velocity     GS = G-,  G- vt + g_t- = 0 at q_1  (the constraints of the old mode)            (4)
     decoupled    GS = G-,  g-(q_0 + dx) = 0, f, M, G at q_0 + dx  (2020; then (1), then (2))     (5)
 
-Newton's unknowns are v' and u = U/(beta h^2). As in `integrators.generalized_alpha` the
-saddle-point part is solved inside the residual; for U that reads: x is the smallest motion in the
+Newton's unknowns are v' and u = U/(beta h^2). As in `nsdyn.integrators.generalized_alpha` the
+saddle-point part is solved inside the residual; for U this means: x is the smallest motion in the
 mass metric with
 
     G+ x = G+ u - g+/(beta h^2),     and x = u is (1)                                            (6)
 
-lam is the total reaction, lam + Lam/h. The decoupled variant goes without the residual forces of
-its second and third stage (they are O(U)). Orders on smooth motion: 2 in q, v and lam; across a
-switch 1, like every scheme that captures.
+The reported lam is the total reaction, lam + Lam/h. The decoupled variant omits the residual forces
+of its second and third stage (they are O(U)). Order 2 in q, v and lam on smooth motion; order 1
+across an event, like every scheme that captures.
 """
 
 from typing import Any, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
+from nsdyn._types import Number, Params, Rows
 from nsdyn.errors import ProblemError
 from nsdyn.integrators._alpha import AlphaStep, alpha, begin, radius
 from nsdyn.integrators._time_stepping import AbstractTimeStepping, NewMode, Step, projected
+from nsdyn.laws.base import Jump
+from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics.newton import Newton
+from nsdyn.stepping.mode_change import LawAnswer
 
 VARIANTS = ("three-level", "velocity", "decoupled")
 
 
 class NSGA(AbstractTimeStepping):
+    """The nonsmooth generalized-alpha scheme: order 2 between events, which it captures with the
+    jump of the law.
+
+    rho_inf: spectral radius at infinite frequency, from 0 (most numerical damping) to 1 (none).
+    variant: which levels of the constraints the smooth part satisfies: "three-level" (positions,
+        velocities and accelerations), "velocity", or "decoupled" (positions and velocities one
+        after the other).
+    newton: tolerance and largest number of iterations of the implicit step, `nsdyn.Newton(...)`.
+    """
+
     rho_inf: Any = eqx.field(converter=radius, default=0.8)
     variant: Literal["three-level", "velocity", "decoupled"] = eqx.field(
         static=True, default="three-level"
     )
     newton: Newton = eqx.field(default_factory=Newton)
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.variant not in VARIANTS:
             raise ProblemError(
                 f"NSGA(variant=...): expected one of {VARIANTS}, found {self.variant!r}"
             )
 
-    def init(self, model, point, p):
+    def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Any]:
         return point, begin(model, point, p, alpha(self.rho_inf), shift=self.variant == "decoupled")
 
-    def advance(self, model, point, memory, h, p, new_mode: NewMode | None = None) -> Step:
+    def advance(
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        new_mode: NewMode | None = None,
+    ) -> Step:
         move = AlphaStep.of(alpha(self.rho_inf), model, point, memory, h)
         args = (model, point, move, p, new_mode)
         n = point.v.shape[0]
@@ -72,11 +95,20 @@ class NSGA(AbstractTimeStepping):
         free = move.velocity(x[:n])
         return Step(end, move.memory(x[:n], lam + jump.Lam / move.h, effort), found, free)
 
-    def _solved(self, x, model, point, move: AlphaStep, p, new_mode):
-        """The right-hand sides for (v', u), lam, the jump, the end of the step and what the law
-        found."""
+    def _solved(
+        self,
+        x: Float[Array, " unknowns"],
+        model: Model,
+        point: Point,
+        move: AlphaStep,
+        p: Params,
+        new_mode: NewMode | None,
+    ) -> tuple[Array, Rows, Jump, Point, LawAnswer | None]:
+        """The right-hand sides for (v', u), lam, the jump, the end of the step and the answer of
+        the law."""
         n = point.v.shape[0]
-        dv, u = x[:n], x[n:]
+        dv = x[:n]
+        u = x[n:]
         free = move.velocity(dv)
         U = move.c.beta * move.h**2 * u if u.shape[0] else 0.0
         moved = lambda dx: model.system.moved(point.q, dx, p)

@@ -6,16 +6,19 @@ motion equations.
     y_1 = y + h/6 (k_1 + 2 k_2 + 2 k_3 + k_4)                                                    (2)
 
 y = (q, v), F = (q', v') with v' from `nsdyn.mechanics.formulations`. k_1 is the slope kept from the
-end of the step before, so a step costs four evaluations and the multipliers at its end are known.
-The stages are a loop: written out they run no faster, and compile time is what users wait for.
+end of the previous step, so a step costs four evaluations and the multipliers at its end are known.
+The stages are a loop: unrolled they run no faster, and users wait mostly for compilation.
 """
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool
 
+from nsdyn._types import Number, Params
 from nsdyn.errors import ProblemError
 from nsdyn.mechanics.formulations import FORMULATIONS, Slope, choose
 from nsdyn.mechanics.model import Model, Point
@@ -27,33 +30,53 @@ LAST = (False, False, False, True)
 
 
 class RK4(AbstractSmoothMethod):
+    """The classical explicit Runge-Kutta method of order 4. Use it as `EventDriven(RK4())`.
+
+    formulation: how the equations of motion are solved for the accelerations: "lagrange" (with
+        multipliers; the default), "projected" (onto the admissible motions), or "minimal"
+        (independent coordinates, chosen again when they become ill-conditioned). All give the same
+        motion; cost and drift differ.
+    """
+
     formulation: Literal["lagrange", "projected", "minimal"] = eqx.field(
         static=True, default="lagrange"
     )
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.formulation not in FORMULATIONS:
             raise ProblemError(
                 f"RK4(formulation=...): expected one of {tuple(FORMULATIONS)}, found "
                 f"{self.formulation!r}"
             )
 
-    def _slope(self, model: Model, point: Point, p, dependent) -> Slope:
+    def _slope(self, model: Model, point: Point, p: Params, dependent: Bool[Array, " n"]) -> Slope:
         return FORMULATIONS[self.formulation](model, point, p, dependent)
 
-    def _dependent(self, model, point, p, previous=None):
+    def _dependent(
+        self, model: Model, point: Point, p: Params, previous: Bool[Array, " n"] | None = None
+    ) -> Bool[Array, " n"]:
         if self.formulation == "minimal":
             return choose(model, point, p, previous)
         return jnp.zeros(point.v.shape[0], bool)
 
-    def init(self, model, point, p):
+    def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Any]:
         return self._at(model, point, p, self._dependent(model, point, p))
 
-    def _at(self, model, point, p, dependent):
+    def _at(
+        self, model: Model, point: Point, p: Params, dependent: Bool[Array, " n"]
+    ) -> tuple[Point, Slope]:
         slope = self._slope(model, point, p, dependent)
         return point.replace(v=slope.v), slope
 
-    def step(self, model, point, memory, h, p, finish=None):
+    def step(
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        finish: Callable | None = None,
+    ) -> tuple[Point, Any]:
         rate = model.system.rate
         first = (rate(point.q, memory.v, p), memory.a)
         start = (first, (first[0] / 6, first[1] / 6), (point.q, point.v, memory))
@@ -61,8 +84,8 @@ class RK4(AbstractSmoothMethod):
         def stage(carry, coefficient):
             (kq, ka), (sum_q, sum_a), _ = carry
             node, weight, last = coefficient
-            # The end of the step (2) is the last point at which the loop evaluates the slope: one
-            # copy of the model in all.
+            # The end of the step (2) is the last point at which the loop evaluates the slope, so
+            # that there is only one copy of the model.
             q = jnp.where(last, point.q + h * sum_q, point.q + node * h * kq)
             v = jnp.where(last, point.v + h * sum_a, point.v + node * h * ka)
             at = point.replace(t=point.t + node * h, q=q, v=v)

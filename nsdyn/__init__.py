@@ -1,23 +1,19 @@
 """nsdyn: mechanisms whose constraints switch. Any integrator, any impulse law, any mechanism.
 
 Importing nsdyn switches JAX to 64-bit floats: constraints, impulses and event times need them. It
-also asks the compiler, where XLA_FLAGS does not say otherwise, to turn small loops into one
-function each instead of a schedule of small kernels: a time step of a few bodies then runs three to
-four times as fast. Import nsdyn before the first computation with JAX for this to take effect.
+also asks the compiler for fast small loops, see `tune_xla`.
 """
 
-import os
 from pathlib import Path
+from typing import Any
 
 import jax
 
+from nsdyn._compiler import tune_xla
+from nsdyn._source_tree import find_folders_beside
+
 jax.config.update("jax_enable_x64", True)
-if "xla_backend_extra_options" not in (_flags := os.environ.get("XLA_FLAGS", "")):
-    _small = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=100000"
-    os.environ["XLA_FLAGS"] = f"{_flags} {_small}".strip()
-
-from nsdyn._source_tree import find_folders_beside  # noqa: E402
-
+tune_xla()
 find_folders_beside(Path(__file__).resolve().parent)
 
 from nsdyn._version import __version__  # noqa: E402
@@ -34,6 +30,7 @@ from nsdyn.driver.single_run import simulate  # noqa: E402
 from nsdyn.errors import (  # noqa: E402
     FileError,
     NsdynError,
+    PerformanceWarning,
     ProblemError,
     RedundancyWarning,
     SimulationError,
@@ -76,6 +73,7 @@ __all__ = [
     "Newton",
     "Nonholonomic",
     "NsdynError",
+    "PerformanceWarning",
     "Point",
     "Problem",
     "ProblemError",
@@ -99,11 +97,12 @@ __all__ = [
     "simulate",
     "sweep",
     "transition_report",
+    "tune_xla",
 ]
 
 
-def __getattr__(name: str):
-    """What needs scipy is imported when it is asked for: a run starts without."""
+def __getattr__(name: str) -> Any:
+    """Names that need scipy are imported on first use, so that a run starts without it."""
     if name in ("TransitionReport", "transition_report"):
         from nsdyn.analysis import event_transition, transition
 

@@ -10,8 +10,7 @@ import numpy as np
 
 
 def settings_text(module: Any) -> str:
-    """An object with its settings by name; those of fixed choice only where they are not at their
-    defaults."""
+    """An object with its settings by name; static ones only if they differ from their defaults."""
     parts = []
     for field in dataclasses.fields(module):
         value = getattr(module, field.name)
@@ -43,8 +42,8 @@ def _text(value: Any) -> str:
 
 
 def format_object(module: Any, always: Collection[str] = ()) -> str:
-    """An integrator or a law as one would write it: with the settings that are not at their
-    defaults, and with those of these names ("*": all)."""
+    """An integrator or a law as one would write it: with the settings that differ from their
+    defaults, and in any case those named in `always` ("*": all)."""
     parts = []
     for field in dataclasses.fields(module):
         value = getattr(module, field.name)

@@ -1,5 +1,5 @@
-"""What a function looks like from outside: how many arguments it takes, what it closes over, what
-it is called."""
+"""What a function looks like from outside: how many arguments it accepts, what it closes over, its
+name."""
 
 import inspect
 from collections.abc import Callable
@@ -23,20 +23,20 @@ def accepts_positional(function: Callable, count: int) -> bool:
 
 
 def takes_mode(force: Callable) -> bool:
-    """Whether a force is to be called with the mode as its fifth argument: because it has to be, or
-    because its fifth parameter is called `mode`, whatever its default. A fifth parameter with
-    another name and a default is the author's own."""
+    """Whether a force is to be called with the mode as its fifth argument: because it requires five
+    arguments, or because its fifth parameter is called `mode`, whatever its default. A fifth
+    parameter with a default and another name is left alone."""
     if not accepts_positional(force, 5):
         return False
     if not accepts_positional(force, 4):
         return True
     try:
         return "mode" in list(inspect.signature(force).parameters)[4:5]
-    except ValueError:  # no signature to look at: a plain force
+    except ValueError:  # a function without a signature: a plain force
         return False
 
 
-def require_function(owner: str, name: str, function, count: int, signature: str):
+def require_function(owner: str, name: str, function: Any, count: int, signature: str) -> None:
     if not callable(function):
         raise ProblemError(
             f"{owner}({name}=...): expected a function {signature}, found {function!r}"
@@ -46,13 +46,13 @@ def require_function(owner: str, name: str, function, count: int, signature: str
         raise ProblemError(f"{owner}({name}=...): expected a function {signature}, found {found}")
 
 
-def label(function) -> str:
+def label(function: Any) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
 def closed_over_tracer(model: Any) -> str | None:
-    """The name of a function anywhere in `model` that closes over a traced value, if there is
-    one."""
+    """The name of a function anywhere in `model` that closes over a traced value; None if there is
+    none."""
     for function in _functions(model):
         cells = getattr(function, "__closure__", None) or ()
         values = [cell.cell_contents for cell in cells] + list(
@@ -66,9 +66,9 @@ def closed_over_tracer(model: Any) -> str | None:
     return None
 
 
-def _functions(x) -> list[Callable]:
-    """All functions in a module, its fields (static ones too), tuples of them, and methods bound to
-    modules."""
+def _functions(x: Any) -> list[Callable]:
+    """All functions in an equinox module, in its fields (static ones too), in tuples of them, and
+    in methods bound to modules."""
     if isinstance(x, tuple | list):
         return [function for item in x for function in _functions(item)]
     if isinstance(x, eqx.Module):

@@ -1,8 +1,9 @@
-"""The errors a user can meet. Each message names the argument, what was found, what was expected
-and the way out."""
+"""Errors and warnings that users can meet. Each message names the argument, what was expected, what
+was found, and how to fix it."""
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class NsdynError(Exception):
@@ -14,10 +15,18 @@ class ProblemError(NsdynError, ValueError):
 
 
 class SimulationError(NsdynError, RuntimeError):
-    """A run that stopped early. `status`, `t` and `mode` say why, when and where; `partial` holds
-    the rows until then."""
+    """A run that stopped early. `status`, `t` and `mode` say why, when and in which mode; `partial`
+    holds the samples up to then."""
 
-    def __init__(self, message, *, status=None, t=None, mode=None, partial=None):
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: Any = None,
+        t: float | None = None,
+        mode: Any = None,
+        partial: Any = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.t = t
@@ -26,12 +35,16 @@ class SimulationError(NsdynError, RuntimeError):
 
 
 class FileError(NsdynError, ValueError):
-    """A file that is not what it is said to be."""
+    """A file that is missing, damaged, or not in the expected format."""
 
 
 class SingularTransitionWarning(UserWarning):
-    """Constraints whose rank drops where they switch: the equations of the switch do not say what
-    happens."""
+    """The rank of the constraints drops at an event: the impulse law does not determine what
+    follows."""
+
+
+class PerformanceWarning(UserWarning):
+    """Something works, but much more slowly than it could."""
 
 
 class RedundancyWarning(UserWarning):
@@ -39,7 +52,8 @@ class RedundancyWarning(UserWarning):
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> ProblemError:
-    """The error for a name that is not known: it tells the nearest one and all there are."""
+    """The error for an unknown name: its message suggests the nearest known name and lists all of
+    them."""
     by_lower = {each.lower(): each for each in known}
     close = difflib.get_close_matches(name.lower().replace("-", "_"), by_lower, n=1, cutoff=0.5)
     hint = f"did you mean {by_lower[close[0]]!r}? There" if close else "there"

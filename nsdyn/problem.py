@@ -1,23 +1,30 @@
 """A problem: system, constraints, initial state, time span and parameters."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
+from nsdyn._compiler import leave_environment
 from nsdyn._signature import closed_over_tracer
+from nsdyn._types import Number, Params
 from nsdyn.constraints.base import AbstractConstraint
 from nsdyn.errors import ProblemError
 from nsdyn.mechanics.model import Model
 from nsdyn.mechanics.system import System
 from nsdyn.tolerances import Tolerances
 
+if TYPE_CHECKING:
+    from nsdyn.checks.report import Report
 
-def as_arrays(tree):
-    """Numbers and numpy arrays become JAX arrays, so that a new value never compiles anew."""
-    # Through numpy: a number handed to JAX as it is would be converted by a program of its own.
+
+def as_arrays(tree: Any) -> Any:
+    """Numbers and numpy arrays as JAX arrays, so that a new value never causes a compilation."""
+    # Through numpy: JAX would compile a program to convert a plain number.
     convert = lambda x: (
         jnp.asarray(np.asarray(x))
         if isinstance(x, bool | int | float | np.ndarray | np.generic)
@@ -27,7 +34,16 @@ def as_arrays(tree):
 
 
 class Problem(eqx.Module):
-    """What is simulated. `params` is any pytree and is handed to every function as `p`."""
+    """A mechanism with its constraints, its start, its time span and its parameters: all that is
+    simulated.
+
+    name: for titles and messages.
+    system: the mechanism without its constraints, a `System`.
+    constraint: None, one constraint, or a tuple of constraints that hold together.
+    q0, v0: configuration and velocity at the start; they must satisfy the constraints.
+    t0, t_end: the time span.
+    params: any pytree of numbers and arrays; every function receives it as its argument `p`.
+    """
 
     name: str = eqx.field(static=True)
     system: System
@@ -39,60 +55,69 @@ class Problem(eqx.Module):
     params: Any
 
     def __init__(
-        self, name, system, constraint=None, q0=None, v0=None, t0=0.0, t_end=None, params=None
-    ):
+        self,
+        name: str,
+        system: System,
+        constraint: AbstractConstraint | Sequence[AbstractConstraint] | None = None,
+        q0: Any = None,
+        v0: Any = None,
+        t0: Any = 0.0,
+        t_end: Any = None,
+        params: Params = None,
+    ) -> None:
+        leave_environment()  # the first arrays are made here
         if not isinstance(system, System):
             raise ProblemError(f"Problem(system=...): expected nsdyn.System(...), found {system!r}")
-        self.name, self.system = str(name), system
+        self.name = str(name)
+        self.system = system
         self.constraint = _parts(constraint)
-        self.q0, self.v0 = _vector("q0", q0), _vector("v0", v0)
-        self.t0, self.t_end = _time("t0", t0), _time("t_end", t_end)
+        self.q0 = _vector("q0", q0)
+        self.v0 = _vector("v0", v0)
+        self.t0 = _time("t0", t0)
+        self.t_end = _time("t_end", t_end)
         if not self.t_end > self.t0:
             raise ProblemError(
                 f"Problem(t_end=...): expected a time after t0 = {self.t0:g}, found {self.t_end:g}"
             )
         self.params = as_arrays(params)
-        name = closed_over_tracer((system, self.constraint))
-        if name is not None:
+        function = closed_over_tracer((system, self.constraint))
+        if function is not None:
             raise ProblemError(
-                f"Problem: the function {name} closes over a traced value, whose derivative would "
-                "be lost. "
-                "Put the value into params and read it from the argument p"
+                f"Problem: the function {function} closes over a traced value, whose derivative "
+                "would be lost. Put the value into params and read it from the argument p"
             )
 
-    def model(self, params=None, tolerances: Tolerances | None = None, step=0.0) -> Model:
+    def model(
+        self, params: Params = None, tolerances: Tolerances | None = None, step: Number = 0.0
+    ) -> Model:
         """System and constraints as one `Model`, for states and parameters of these shapes."""
         p = self.params if params is None else params
         t = jnp.asarray(np.float64(self.t0))
         return Model.of(self.system, self.constraint, self.q0, self.v0, t, p, tolerances, step)
 
-    def check(self):
-        """Verify the problem; returns a report, raises ProblemError or warns where something is
-        wrong."""
+    def check(self) -> "Report":
+        """Verify the problem at its start and, in a coarse run, at its mode changes. Returns a
+        report, line by line; raises ProblemError or warns if something is wrong."""
         from nsdyn.checks.problem_check import check
+        from nsdyn.driver.pure_run import rollout
 
-        return check(self)
+        return check(self, rollout)
 
 
-def _parts(constraint) -> tuple[AbstractConstraint, ...]:
-    parts = (
-        ()
-        if constraint is None
-        else constraint
-        if isinstance(constraint, tuple | list)
-        else (constraint,)
-    )
+def _parts(constraint: Any) -> tuple[AbstractConstraint, ...]:
+    if constraint is None:
+        return ()
+    parts = constraint if isinstance(constraint, tuple | list) else (constraint,)
     for part in parts:
         if not isinstance(part, AbstractConstraint):
             raise ProblemError(
                 "Problem(constraint=...): expected None, Fixed, Nonholonomic, Switching, "
-                "Scheduled, Contact, Transitions "
-                f"or a tuple of these, found {part!r}"
+                f"Scheduled, Contact, Transitions or a tuple of these, found {part!r}"
             )
     return tuple(parts)
 
 
-def _vector(name, value):
+def _vector(name: str, value: Any) -> Float[Array, " size"]:
     if value is None:
         raise ProblemError(f"Problem({name}=...): expected a vector, found nothing")
     try:
@@ -105,7 +130,7 @@ def _vector(name, value):
     return array
 
 
-def _time(name, value) -> float:
+def _time(name: str, value: Any) -> float:
     if isinstance(value, jax.core.Tracer):
         raise ProblemError(
             f"Problem({name}=...): expected a plain number, found a traced value; the grid is "

@@ -1,10 +1,13 @@
-"""Status codes that travel out of traced code; the first failure of a trajectory is the one
-kept."""
+"""Status codes, which traced code returns where other code would raise. A trajectory keeps its
+first failure."""
 
 from enum import IntEnum
 
 
 class Status(IntEnum):
+    """How a run ended. `nsdyn.status.MESSAGES` says what each status means and what to try. A
+    trajectory keeps its first failure."""
+
     OK = 0
     NONFINITE = 1
     LEADS_BACK = 2
@@ -26,75 +29,70 @@ class Status(IntEnum):
 MESSAGES = {
     Status.OK: "the run reached t_end",
     Status.NONFINITE: (
-        "the state became infinite or NaN. Try a smaller step; look for a singular mass matrix or "
-        "constraint"
+        "the state became infinite or NaN. Try a smaller step, and check that the mass matrix and "
+        "the constraints are not singular there"
     ),
     Status.LEADS_BACK: (
-        "the velocity after a switch leads straight back through the surface of its guard (for "
-        "Switching: Z v+ has the wrong "
-        "sign). Try another law; with Switching a switching function transversal to the motion, or "
-        "latch=True for a capture. "
-        "Laws that see subspaces, such as GrassmannMidGradient, take a corner that turns by more "
-        "than 90 degrees for its "
-        "supplement and send the point back"
+        "the velocity after an event leads straight back through the zero of the guard that fired "
+        "(for Switching: Z v+ has the wrong sign). Try another law. With Switching, choose a "
+        "switching function that changes along the motion, or set latch=True if the new constraint "
+        "keeps it at zero (a capture). Laws that compare subspaces, such as GrassmannMidGradient, "
+        "mistake a corner of more than 90 degrees for its supplement and send the mechanism back"
     ),
     Status.TOO_MANY_SWITCHES: (
-        "more switches than allowed inside one step: switching times accumulate (Zeno) or two "
-        "modes chatter. "
-        "Try a larger rest speed in Contact, a smaller step, or EventDriven(..., max_switches=...)"
+        "more events than allowed inside one step: event times accumulate (Zeno), or two modes "
+        "chatter. Try a larger rest_speed in Contact, a smaller step, or a larger max_switches in "
+        "EventDriven"
     ),
     Status.LOG_FULL: "the event log is full. Raise max_events",
     Status.GUARD_NEGATIVE: (
-        "a guard is already negative at the start, so its crossing would never be seen. "
-        "Start on the side where the guards of the initial mode are positive"
+        "a guard is already negative at the start, so its fall through zero would never be seen. "
+        "Start where the guards of the initial mode are positive, or in another mode"
     ),
     Status.NOT_LOCATED: (
-        "a switch seen inside a step could not be located to round-off. Try a smaller step"
+        "a guard fell through zero inside a step, but the time of the event could not be located "
+        "to round-off. Try a smaller step, and check that the guard is smooth"
     ),
     Status.NO_MODE: (
-        "a mode was left but no switching function rises there. Look at the switching functions"
+        "a mode was left, but no other mode can be entered there: no switching function rises, or "
+        "`after` returned -1. Check that the switching functions cover the whole motion"
     ),
     Status.DO_NOT_MEET: (
-        "the constraints of the new mode are not satisfied at the switching point (g+ != 0 there). "
-        "Look at problem.check()"
+        "the constraints of the new mode do not hold at the event (g+ != 0). Choose modes whose "
+        "constraints both hold where one follows the other; problem.check() verifies this"
     ),
     Status.LAW_VIOLATES: (
-        "the velocity that the law gave after a switch violates the new constraints (G+ v+ != "
-        "-g_t+). Restitution with e > 0 "
-        "suits Contact, which opens again; for locks and switching constraints choose another law. "
-        "Rows that contradict each "
-        "other, such as the lock of a coordinate that another constraint drives, leave every law "
-        "without an answer"
+        "the velocity that the law gave after an event violates the new constraints (G+ v+ != "
+        "-g_t+). Restitution with e > 0 is for Contact, which opens again; choose another law for "
+        "locks and for Switching. If rows contradict each other, as when one constraint locks a "
+        "coordinate that another drives, no law has an answer"
     ),
     Status.CONSTRAINTS_LOST: (
-        "the constraints are no longer satisfied (|g| grew large): they may have no solution any "
-        "more, be singular here, or "
-        "drift without projection. Try a smaller step, EventDriven(..., project=True), or look at "
-        "the constraints"
+        "the constraints no longer hold (|g| grew large): they may have no solution any more, be "
+        "singular here, or drift without projection. Try a smaller step or "
+        "EventDriven(..., project=True), and check the constraints"
     ),
     Status.CUT_LOCUS: (
-        "constraints before and after a switch are orthogonal in the metric of the law (a "
-        "principal angle of 90 degrees), so "
-        "two ways lead from the one gradient to the other and the law cannot choose. Try "
-        "PostSwitchGradient"
+        "the constraints before and after an event are orthogonal in the metric of the law (a "
+        "principal angle of 90 degrees): two shortest paths lead from the old gradients to the new "
+        "ones, and the law cannot choose. Try PostSwitchGradient"
     ),
     Status.RANK_CHANGES: (
-        "the number of independent constraints changes at a switch, and a gradient between those "
-        "before and after is not "
-        "defined. Where constraints are added try PostSwitchGradient or MuellerTransition"
+        "the number of independent constraints changes at an event, and gradients between the old "
+        "and the new ones are not defined. If constraints are added, try PostSwitchGradient or "
+        "MuellerTransition"
     ),
     Status.ENERGY_GAIN: (
-        "position E < 1/2 of the impulse between the gradients makes kinetic energy out of "
-        "nothing. Take E >= 1/2, or say "
-        "allow_energy_gain=True"
+        "a position E < 1/2 of the impulse between the old and the new gradients produces kinetic "
+        "energy. Choose E >= 1/2, or permit it with allow_energy_gain=True"
     ),
     Status.BAD_POSITION: (
-        "position E of the impulse lies outside [0, 1], which is from the old gradient to the new "
-        "one"
+        "the position E of the impulse lies outside [0, 1]. Choose E between 0 (the old gradients) "
+        "and 1 (the new ones)"
     ),
     Status.NOT_CONVERGED: (
-        "Newton's iteration did not converge: that of a step, where a smaller step may help, or "
-        "that for the impulse which a "
-        "function given to NonIdeal asks for"
+        "Newton's method did not converge. If it was that of an implicit step, try a smaller step "
+        "or more iterations, Newton(max_iterations=...); if it was that for the impulse that a "
+        "function given to NonIdeal asks for, check that function"
     ),
 }

@@ -1,30 +1,65 @@
-"""Mechanisms, one per file. A file that defines a function of its own name is a problem; that
-function makes it.
+"""Mechanisms, one per file, each made by the function of the same name.
 
 problems.three_r_pendulum(L=0.5)                the same as
 problems.get("three_r_pendulum", L=0.5)
-problems.names(), problems.summary(name)        what there is; nothing is imported for it
+problems.names(), problems.summary(name)        what there is
 problems.from_urdf("arm.urdf")                  the same as
 problems.get("from_urdf", path="arm.urdf")      your own robot; not in the list, as it needs a file
 """
 
-import ast
-import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator
-from importlib.resources import files
-from types import ModuleType
+from collections.abc import Callable
 from typing import Any
 
 from nsdyn.errors import ProblemError, unknown
+from nsdyn.problems.bricard import bricard
+from nsdyn.problems.compass_walker import compass_walker
+from nsdyn.problems.emergency_stop import emergency_stop
+from nsdyn.problems.metamorphic_palm import metamorphic_palm
+from nsdyn.problems.overbraiding import overbraiding
+from nsdyn.problems.pantograph import pantograph
+from nsdyn.problems.pendulum import pendulum
+from nsdyn.problems.point_on_track import point_on_track
+from nsdyn.problems.rimless_wheel import rimless_wheel
+from nsdyn.problems.rx130l import rx130l
+from nsdyn.problems.segmented_track import segmented_track
+from nsdyn.problems.serial_chain import serial_chain
+from nsdyn.problems.simplest_walker import simplest_walker
+from nsdyn.problems.three_r_pendulum import three_r_pendulum
+from nsdyn.problems.two_link_impact import two_link_impact
+from nsdyn.problems.urdf import from_urdf
+from nsdyn.problems.wheel_over_pothole import wheel_over_pothole
 
-IMPORTERS = {"from_urdf": "urdf"}  # functions that make problems from files, and where they are
+PROBLEMS: dict[str, Callable] = {
+    make.__name__: make
+    for make in (
+        bricard,
+        compass_walker,
+        emergency_stop,
+        metamorphic_palm,
+        overbraiding,
+        pantograph,
+        pendulum,
+        point_on_track,
+        rimless_wheel,
+        rx130l,
+        segmented_track,
+        serial_chain,
+        simplest_walker,
+        three_r_pendulum,
+        two_link_impact,
+        wheel_over_pothole,
+    )
+}
+IMPORTERS: dict[str, Callable] = {"from_urdf": from_urdf}  # functions that make problems from files
+
+__all__ = ["IMPORTERS", "PROBLEMS", "function", "get", "names", "summary", *PROBLEMS, *IMPORTERS]
 
 
 def names() -> list[str]:
     """All problems, sorted."""
-    return sorted(name for name, tree in _sources() if _defines(tree, name))
+    return sorted(PROBLEMS)
 
 
 def get(name: str, **parameters: Any) -> Any:
@@ -40,53 +75,13 @@ def get(name: str, **parameters: Any) -> Any:
 
 def function(name: str) -> Callable:
     """The function that makes the problem `name`."""
-    known = names()
-    if name not in known and name not in IMPORTERS:
-        raise unknown("problem", name, [*known, *IMPORTERS])
-    return getattr(importlib.import_module(f"{__name__}.{IMPORTERS.get(name, name)}"), name)
+    known = PROBLEMS | IMPORTERS
+    if name not in known:
+        raise unknown("problem", name, known)
+    return known[name]
 
 
 def summary(name: str) -> str:
-    """The first line of the file's description."""
-    return next(
-        (_first_line(tree) for found, tree in _sources() if found == IMPORTERS.get(name, name)), ""
-    )
-
-
-def _sources() -> Iterator[tuple[str, ast.Module]]:
-    for file in files(__name__).iterdir():
-        if file.name.endswith(".py") and file.name != "__init__.py":
-            yield file.name.removesuffix(".py"), ast.parse(file.read_text("utf-8"))
-
-
-def _defines(tree: ast.Module, name: str) -> bool:
-    return any(isinstance(node, ast.FunctionDef) and node.name == name for node in tree.body)
-
-
-def _first_line(tree: ast.Module) -> str:
-    return (ast.get_docstring(tree) or "").partition("\n")[0]
-
-
-def __getattr__(name: str) -> Callable:
-    if not name.startswith("_") and (name in IMPORTERS or name in names()):
-        return function(name)
-    raise AttributeError(
-        f"module {__name__!r} has no attribute {name!r}; its problems are {', '.join(names())}"
-    )
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *IMPORTERS, *names()]
-
-
-class _Package(ModuleType):
-    """An import of problems.x binds the module to the name x of this package; people mean the
-    function x."""
-
-    def __setattr__(self, name, value):
-        if isinstance(value, ModuleType) and callable(getattr(value, name, None)):
-            value = getattr(value, name)
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
+    """The first line of the description of the problem's file."""
+    described = sys.modules[function(name).__module__].__doc__ or ""
+    return described.partition("\n\n")[0].replace("\n", " ")

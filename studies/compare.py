@@ -25,11 +25,11 @@ from nsdyn.driver.arguments import Setup, Values, plain_values, setup
 from nsdyn.driver.single_run import computed, raise_if_failed
 from nsdyn.errors import ProblemError, SimulationError
 from nsdyn.integrators import NSGA, RK4, EventDriven, GeneralizedAlpha, MoreauJean
-from nsdyn.laws.base import AbstractLaw
+from nsdyn.laws.base import AbstractLaw, as_status
 from nsdyn.problem import Problem
 from nsdyn.results.solution import Solution, plain
 from nsdyn.status import Status
-from nsdyn.stepping.integrator import AbstractIntegrator
+from nsdyn.stepping.integrator import AbstractIntegrator, IntegratorLike, as_integrator
 from nsdyn.studies.lib import archive
 from nsdyn.studies.lib.code_digest import code_digest
 
@@ -46,7 +46,7 @@ REPEATS, PATIENCE = 5, 2.0  # a run is timed that often, but not for longer than
 LEVELS = ("position", "velocity", "acceleration")
 CACHE_HIT = "/jax/compilation_cache/cache_hits"
 
-Entry = tuple[AbstractIntegrator, AbstractLaw]
+Entry = tuple[IntegratorLike, AbstractLaw]
 
 
 class Run(NamedTuple):
@@ -67,8 +67,12 @@ class Run(NamedTuple):
         return not self.refused and self.status is Status.OK
 
     @property
-    def status(self) -> Status:
-        return Status(int(self.data.status))
+    def status(self) -> Status | int:
+        return as_status(self.data.status)
+
+    @property
+    def status_name(self) -> str:
+        return self.status.name if isinstance(self.status, Status) else "LAW_OBJECTS"
 
     @property
     def has_rows(self) -> bool:
@@ -97,7 +101,7 @@ class Comparison(NamedTuple):
 class _Job(NamedTuple):
     """What is to be run, and what it is called."""
 
-    integrator: AbstractIntegrator
+    integrator: IntegratorLike
     law: AbstractLaw
     names: tuple[str, str]
     step: float
@@ -113,7 +117,7 @@ class _Job(NamedTuple):
         return ", ".join(("reference", *self.names[1:]) if self.is_reference else self.names)
 
 
-def pairs(integrators: Iterable[AbstractIntegrator], laws: Iterable[AbstractLaw]) -> list[Entry]:
+def pairs(integrators: Iterable[Any], laws: Iterable[AbstractLaw]) -> list[Entry]:
     """All combinations, law by law."""
     integrators = list(integrators)
     return [(integrator, law) for law in laws for integrator in integrators]
@@ -175,12 +179,12 @@ def _check(entries: Sequence[Entry], reference: Any, refine: int) -> None:
     if not entries:
         raise ProblemError("compare(entries=...): expected at least one pair (integrator, law)")
     for integrator, law in entries:
-        if not isinstance(integrator, AbstractIntegrator) or not isinstance(law, AbstractLaw):
+        if as_integrator(integrator) is None or not isinstance(law, AbstractLaw):
             raise ProblemError(
                 "compare(entries=...): expected pairs (integrator, law), found "
                 f"{(integrator, law)!r}"
             )
-    if reference is not None and not isinstance(reference, AbstractIntegrator):
+    if reference is not None and as_integrator(reference) is None:
         raise ProblemError(
             f"compare(reference=...): expected an integrator or None, found {reference!r}"
         )
@@ -236,7 +240,9 @@ def _found(problem: Problem, job: _Job, t_end: float, data: Path | None, force: 
 
 
 def _refusal(problem: Problem, job: _Job) -> str | None:
-    return job.integrator.incompatibility(job.law, problem.constraint)
+    driven = as_integrator(job.integrator)
+    assert driven is not None, "entries were checked"
+    return driven.incompatibility(job.law, problem.constraint)
 
 
 def _file_name(job: _Job) -> str:

@@ -7,6 +7,11 @@ os.environ.setdefault("MPLBACKEND", "Agg")  # before matplotlib is imported: no 
 
 import hypothesis
 import jax
+import jaxtyping
+
+# If wanted, shapes and types in signatures are checked at run time. Before nsdyn is imported.
+if os.environ.get("NSDYN_CHECK_TYPES") == "1":
+    jaxtyping.install_import_hook("nsdyn", "beartype.beartype")
 
 import nsdyn  # noqa: F401  importing it enables float64
 

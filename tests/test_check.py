@@ -3,6 +3,7 @@ expected."""
 
 import re
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -200,6 +201,52 @@ def test_exceptions_of_user_functions_are_named_and_chained():
     refused(particle(Fixed(lambda q, t, p: q if q[0] > 0 else -q)), "Fixed(g=...)", "jnp.where")
 
 
+# A constraint of one's own.
+
+
+class Rail(nsdyn.AbstractConstraint):
+    """The line y = 0, which ends at x = 1."""
+
+    wrong: str = eqx.field(static=True, default="")
+
+    def rows(self, q, t, p, mode, held):
+        return jnp.outer(q, q) if self.wrong == "rows" else q[1:]
+
+    def live(self, q, t, p, mode):
+        return jnp.ones(3 if self.wrong == "live" else 1, bool) & (mode == 0)
+
+    def guards(self, q, v, lam, t, p, mode, held):
+        if self.wrong == "guards":
+            return {"end": 1.0 - q[0]}
+        return jnp.where(mode == 0, 1.0 - q[:1], 1.0)
+
+    def after(self, fired, q, qdot, v, t, p, mode, scale):
+        return fired if self.wrong == "after" else mode + 1
+
+    def row_names(self, q, t, p, mode, m):
+        return ["height", "too much"] if self.wrong == "names" else ["height of the rail"]
+
+
+def test_an_own_constraint_is_checked_like_the_others():
+    wrong = lambda name: particle(Rail(name))
+    refused(wrong("rows"), "Rail.rows", "rows returned shape (2, 2)", "expected a vector")
+    refused(wrong("live"), "Rail.live", "returned shape (3,)", "expected (1,)", "1 rows")
+    refused(wrong("guards"), "Rail.guards", "returned a dict", "expected an array")
+    refused(wrong("after"), "Rail.after", "returned shape (1,)", "expected ()", "mode")
+    refused(wrong("names"), "Rail.row_names", "expected 1 names", "'too much'")
+    refused(particle(Rail(), q0=[1.5, 0.0]), "Rail.guards", ">= 0", "guard 0 = -0.5", "mode 0")
+    refused(particle(Rail(), q0=[0.0, 0.5]), "q0: expected", "0.5 in the row height of the rail")
+    assert check_start(particle(Rail())).ok
+
+
+def test_an_own_constraint_is_followed_through_its_events():
+    problem = particle(Rail(), v0=(3.0, 0.0))
+    report = problem.check()
+    found = [line for line in report.lines if line.what == "switching from mode 0 to mode 1"]
+    assert report.ok and found[0].verdict == "ok"
+    assert "at q = [1, 0]" in found[0].found and "guard 0 crosses zero" in found[0].found
+
+
 # Overrides and values.
 
 
@@ -392,6 +439,14 @@ def test_dependent_but_consistent_rows_are_a_warning():
         report = check_start(problem)
     assert not report.ok
     assert "warning" in str(report)
+
+
+@pytest.mark.parametrize("method", ["check", "check_start"])
+def test_a_warning_points_to_the_line_of_the_user(method):
+    problem = particle((Fixed(on_ground), Fixed(on_ground)))
+    with pytest.warns(nsdyn.RedundancyWarning) as caught:
+        problem.check() if method == "check" else check_start(problem)
+    assert caught[0].filename == __file__
 
 
 def test_nonholonomic_rows_are_affine_in_v():

@@ -69,6 +69,9 @@ def test_good_track_is_reported_in_both_directions():
     assert found(report, "ok", "from mode 1 (ramp) to mode 0 (flat)", "[0.5, 0]")
 
 
+APART = (lambda q, p: CORNER - q[0], lambda q, p: q[0] - 2 * CORNER)  # positive in no mode between
+
+
 @pytest.mark.parametrize("v0", [(4.0, 0.0), (0.0, 0.0)])
 def test_modes_that_do_not_meet(v0):
     words = (
@@ -77,9 +80,8 @@ def test_modes_that_do_not_meet(v0):
         "[0.5, 0]",
     )
     refused(track(offset=0.1, v0=v0), *words, "ramp[0] is 0.1, expected 0")
-    switches = (lambda q, p: CORNER - q[0], lambda q, p: q[0] - 2 * CORNER)
     refused(
-        track(switches=switches, v0=v0),
+        track(switches=APART, v0=v0),
         *words,
         "no other switching function vanishes",
         "z = [0, -0.5]",
@@ -158,6 +160,26 @@ def test_quasi_velocities():
         params=0.0,
     )
     assert len(found(problem.check(), "ok", "switching from")) == 2
+
+
+def test_a_run_that_stops_is_a_note():
+    """What lies behind the place where the run stops was not verified, and the report says so."""
+    breaks = System(PLANE.mass, lambda q, v, t, p: PLANE.force(q, v, t, p) / (t < 0.25))
+    constraint = Switching((flat, ramp), (lambda q, p: q[0] - 1.5 * CORNER,))
+    problem = Problem("breaks", breaks, constraint, (0, 0), (1.0, 0.0), t_end=1.0, params=0.0)
+    refused(problem, "expected that another mode continues")  # the search finds it all the same
+    constraint = Switching((flat, flat), (lambda q, p: -1.0 - q[0] ** 2,))
+    problem = Problem("breaks", breaks, constraint, (0, 0), (1.0, 0.0), t_end=1.0)
+    report = problem.check()
+    assert report.ok
+    assert found(report, "note", "coarse run", "not verified beyond t = 0.2", "NONFINITE")
+    assert found(report, "note", "mode 1 (flat)", "no switching point found")
+
+
+def test_stages_that_do_not_meet():
+    late = Scheduled((0.25,), (flat, ramp))
+    problem = Problem("late", PLANE, late, (0, 0), (1.0, 0.0), t_end=0.5, params=0.0)
+    refused(problem, "Scheduled(stages=...)", "mode 1 (ramp) does not hold", "ramp[0] is 0.125")
 
 
 # A wheel over a pothole.

@@ -275,6 +275,6 @@ def test_settings_are_checked_and_traced():
         len(jax.tree.leaves(NSGA()))
         == len(jax.tree.leaves(GeneralizedAlpha()))
         == len(jax.tree.leaves(MoreauJean()))
-        == 1
+        == 2  # the number of its own, and Newton's tolerance
     )
     assert jax.tree.structure(NSGA(0.2)) == jax.tree.structure(NSGA(0.9))

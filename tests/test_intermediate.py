@@ -293,6 +293,37 @@ def test_dependent_rows_change_nothing(seed):
     assert distance(intermediate(0.5, x.M, before, after, x.v).v_after, x.velocity(0.5)) < 1e-9
 
 
+def test_rows_that_are_exact_combinations():
+    """The third row is the sum of the first two, before and after; it used to give NaN."""
+    M = np.array([[1.0, -2.0, 0.0], [-2.0, 5.0, 0.0], [0.0, 0.0, 1.0]])
+    before = np.array([[3.0, 2.0, -1.0], [-3.0, -2.0, 0.0], [0.0, 0.0, -1.0]])
+    after = np.array([[-2.0, -1.0, 0.0], [2.0, -1.0, -1.0], [0.0, -2.0, -1.0]])
+    v, expected = np.array([2.0, -3.0, 0.0]), [1.27366488, -2.54732976, 5.09465951]
+    for law in (laws.GrassmannMidGradient(), laws.IntermediateGradient(0.5)):
+        for rows in (after, after[:2]):
+            np.testing.assert_allclose(law.jump(M, before, rows, v).v_after, expected, atol=5e-9)
+
+
+MIX = np.array([[1.0, -2.0], [1.0, 0.0], [0.0, 3.0], [2.0, 1.0]])
+
+
+@pytest.mark.parametrize("angles", [[0.4, 1.1], [0.8, 0.8], [0.0, 0.8]], ids=str)
+def test_derivatives_where_rows_are_combinations(angles):
+    """Written with four rows or with two, the law is the same function of its constraints."""
+    x = case(17, 2, 4, angles, consistent=False, condition=4.0)[:4]
+
+    def after(x, mix):
+        M, before, after, v = x
+        law = laws.IntermediateGradient(0.7)
+        change = ModeChange.of(0.5 * (M + M.T), mix @ before, mix @ after, v)
+        return law.decide(change).v_after
+
+    push, pull = (jax.jit(f(after)) for f in (jax.jacfwd, jax.jacrev))
+    wanted = flat(push(x, np.eye(2)))
+    assert distance(flat(push(x, MIX)), wanted) < 1e-10
+    assert distance(flat(pull(x, MIX)), wanted) < 1e-10
+
+
 def derivatives(metric):
     """Values with derivatives along dx, and its transpose, for x = (M, G-, G+, v-, E) and masks."""
 

@@ -1,6 +1,7 @@
 """Impulse laws against each other and against what every law must satisfy."""
 
 import re
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 import nsdyn
 from nsdyn import laws
+from nsdyn.integrators import RK4, EventDriven
+from nsdyn.status import MESSAGES, Status
 
 N, PERSISTENT, NEW = 5, 2, 2
 FORMS = ("lagrange", "redundant", "minimal")
@@ -265,3 +268,158 @@ def test_rows_that_contradict_each_other_are_named():
         np.eye(2), np.zeros((0, 2)), [[1.0, 0.0], [2.0, 0.0]], [1.0, 1.0], gt_after=[0.5, 1.0]
     )
     assert np.allclose(found.v_after, [-0.5, 1.0], rtol=0, atol=1e-12)
+
+
+# Rows that depend on others, before and after.
+
+
+def test_a_row_written_again_changes_nothing():
+    M, J, v = np.diag([1.0, 2.0, 3.0]), np.array([0.3, 0.7, 0.1]), np.array([0.7, -0.3, 0.0])
+    for form in FORMS:
+        out = laws.MuellerTransition(form).jump(M, [J], [J, -4 * J], v)
+        assert np.abs(out.v_after - v).max() < 1e-15, form
+
+
+def test_a_row_that_stays_may_be_driven_at_another_rate():
+    M, J, v = np.diag([1.0, 2.0, 3.0]), np.array([0.3, 0.7, 0.1]), np.array([0.7, -0.3, 0.0])
+    K = J @ np.linalg.solve(M, J)
+    for form in FORMS:
+        out = laws.MuellerTransition(form).jump(M, [J], [J, 2 * J], v, gt_after=[1.0, 2.0])
+        assert np.abs(out.v_after - (v - np.linalg.solve(M, J) / K)).max() < 1e-15, form
+        assert np.abs(out.Lam - np.array([1.0, 2.0]) / (5 * K)).max() < 1e-14, form
+
+
+def test_forms_are_differentiable_where_rows_depend_on_each_other():
+    M, J1, J, v, U = random_switch(7)
+    before = jnp.vstack([J1, J1[:1] - 2 * J1[1:]])
+    after = jnp.vstack([before, J[2:], J[:1] + J[3:]])
+    gt = after @ jnp.arange(1.0, N + 1)
+    own = gt[jnp.array([0, 1, 3, 4])]
+    for form in FORMS:
+        law = laws.MuellerTransition(form)
+        f = lambda x, law=law: law.jump(x[0], before, after, x[1], gt, x[2]).v_after
+        plain = lambda x, law=law: law.jump(x[0], J1, J, x[1], own, x[2]).v_after
+        x = (jnp.asarray(M), jnp.asarray(v), jnp.asarray(U))
+        found, wanted = (
+            jax.jit(jax.jacfwd(f))(x),
+            jax.jit(jax.jacrev(plain))(x),
+        )
+        for a, b in zip(found, wanted, strict=True):
+            a, b = (y + jnp.swapaxes(y, 1, 2) if y.ndim == 3 else y for y in (a, b))  # M = M^T
+            assert np.abs(a - b).max() < 1e-9 * np.abs(b).max(), form
+
+
+def test_kept_rows_can_be_declared():
+    """Two constraints may have the same gradient; only who made them knows that they are two."""
+    M, G, v = np.diag([1.0, 2.0]), np.array([[1.0, 1.0]]), np.array([1.0, 0.0])
+    of = lambda **kept: laws.ModeChange.of(M, G, G, v, **kept)
+    assert of().kept.tolist() == [True] and of(kept=[False]).kept.tolist() == [False]
+    law = laws.Restitution(1.0)
+    assert np.allclose(G @ law.decide(of(kept=[False])).v_after, -1.0, atol=1e-15)
+    assert np.allclose(G @ law.decide(of()).v_after, 0.0, atol=1e-15)
+    dead = laws.ModeChange.of(M, G, G, v, on_after=[False], kept=[True])
+    assert dead.kept.tolist() == [False]
+    with pytest.raises(nsdyn.ProblemError, match="kept"):
+        of(kept=[True, False])
+
+
+# A law of one's own.
+
+
+class Timid(laws.AbstractLaw):
+    """Acts on slow approaches and on none that come from behind."""
+
+    limit: float
+    reasons = ("the approach is too fast for this law; try a smaller speed", "it comes from behind")
+
+    def decide(self, change):
+        return laws.PostSwitchGradient().decide(change)
+
+    def failure_code(self, change):
+        rate = change.rates(change.v_before)[0]
+        fast = jnp.where(rate < -self.limit, laws.reason(0), Status.OK)
+        return jnp.where(rate > 0, laws.reason(1), fast)
+
+
+def test_a_law_objects_in_its_own_words():
+    law, M, G = Timid(1.0), np.eye(2), np.array([[0.0, 1.0]])
+    none = np.zeros((0, 2))
+    assert np.allclose(law.jump(M, none, G, [1.0, -0.5]).v_after, [1.0, 0.0])
+    with pytest.raises(nsdyn.ProblemError, match="Timid: the approach is too fast for this law"):
+        law.jump(M, none, G, [1.0, -2.0])
+    with pytest.raises(nsdyn.ProblemError, match="Timid: it comes from behind"):
+        law.jump(M, none, G, [1.0, 2.0])
+    assert laws.message(law, laws.reason(1)) == "it comes from behind"
+    assert laws.message(law, Status.CUT_LOCUS) == MESSAGES[Status.CUT_LOCUS]
+    assert "reason 7" in laws.message(law, laws.reason(7))
+    assert max(Status) < laws.reason(0)
+
+
+def test_a_run_and_a_sweep_end_with_the_words_of_the_law():
+    system = nsdyn.System(mass=lambda q, p: jnp.eye(1), force=lambda q, v, t, p: jnp.full(1, -10.0))
+    problem = nsdyn.Problem(
+        "drop", system, nsdyn.Contact(lambda q, t, p: q), q0=[0.2], v0=[0.0], t_end=0.3, params={}
+    )
+    integrator = EventDriven(RK4())
+    settings = {"step": 0.01, "max_events": 4}
+    with pytest.raises(nsdyn.SimulationError, match=r"objection of Timid\): the approach") as error:
+        nsdyn.simulate(problem, integrator, law=Timid(1.0), **settings)
+    assert error.value.status == laws.reason(0) and abs(error.value.t - 0.2) < 1e-12
+    heights = np.array([[0.001], [0.2]])
+    out = nsdyn.sweep(problem, integrator, law=Timid(1.0), q0=heights, **settings)
+    assert out.ok.tolist() == [True, False]
+    assert "1 of 2 objection of Timid: the approach is too fast" in out.failed
+
+
+# A run: the loop of a four-bar, whose brakes lock one after the other, and a wheel that its crank
+# drags along. Inertias are constant: what matters is the loop, and few operations compile fast.
+
+LENGTHS = np.array([1.0, 2.0, 1.5])
+INERTIA = np.array(
+    [[2.0, 0.3, 0.1, 0.5], [0.3, 1.0, 0.2, 0.0], [0.1, 0.2, 1.5, 0.0], [0.5, 0.0, 0.0, 0.7]]
+)
+
+
+def loop(q, t, p):
+    a, b, c = LENGTHS[:, None] * jnp.stack([jnp.cos(q[:3]), jnp.sin(q[:3])], axis=1)
+    return a + b - c - jnp.array([2.2, 0.0])
+
+
+def four_bar(stages):
+    q = np.array([1.0, 0.3, 1.6, 0.2])
+    for _ in range(20):
+        G = np.asarray(jax.jacfwd(lambda q: loop(q, 0.0, None))(q))
+        q[1:3] -= np.linalg.solve(G[:, 1:3], loop(q, 0.0, None))
+    v = np.array([1.0, 0.0, 0.0, -1.0])
+    v[1:3] = -np.linalg.solve(G[:, 1:3], G[:, 0])
+    system = nsdyn.System(
+        mass=lambda q, p: jnp.asarray(INERTIA),
+        force=lambda q, v, t, p: jnp.append(-jnp.cos(q[:3]), -jnp.sin(q[3])),
+    )
+    constraint = (nsdyn.Fixed(loop), nsdyn.Scheduled(times=(0.2, 0.4), stages=stages))
+    return nsdyn.Problem("four-bar", system, constraint, q0=q, v0=v, t_end=0.6, params={})
+
+
+@pytest.mark.parametrize(
+    "second",
+    [(0, 2), *(pytest.param(x, marks=pytest.mark.slow) for x in ((2,), (2, 0)))],
+    ids=str,
+)
+def test_brakes_that_lock_what_is_locked_already(second):
+    """The crank stops the whole loop; the brake of the rocker has nothing left to do."""
+    problem = four_bar((None, nsdyn.lock(0), nsdyn.lock(*second)))
+    integrator = EventDriven(RK4())
+    ends = []
+    for form in FORMS:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            out = nsdyn.simulate(
+                problem, integrator, step=0.01, law=laws.MuellerTransition(form), max_events=4
+            )
+        assert len(out.events) == 2
+        first, then = out.events[0], out.events[1]
+        assert first.kinetic_after < 0.95 * first.kinetic_before
+        assert abs(then.kinetic_after / then.kinetic_before - 1) < 1e-12
+        assert np.abs(then.v_after[:3]).max() < 1e-12 and np.abs(out.v[-1, 3]) > 0.1
+        ends.append(np.concatenate([out.q[-1], out.v[-1], first.v_after]))
+    assert np.abs(ends - ends[0]).max() < 1e-12

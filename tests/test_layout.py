@@ -2,7 +2,9 @@
 short."""
 
 import ast
+import dataclasses
 import importlib
+import inspect
 import re
 import subprocess
 import sys
@@ -16,7 +18,18 @@ ROOT = Path(__file__).resolve().parents[1]
 OUTER = ("integrators", "problems", "studies")  # top-level folder x is imported as nsdyn.x
 FOLDERS = ("nsdyn", *OUTER)
 # The rooms of the core, each with those it may import; what lies directly in nsdyn/ is a room too.
-HELPERS = {"errors", "status", "_repr", "_signature", "_source_tree", "_version", "tolerances"}
+HELPERS = {
+    "errors",
+    "status",
+    "tolerances",
+    "_compiler",
+    "_expect",
+    "_repr",
+    "_signature",
+    "_source_tree",
+    "_types",
+    "_version",
+}
 MECHANICS = HELPERS | {"numerics", "constraints", "mechanics", "problem"}
 STEPPING = MECHANICS | {"laws", "stepping"}
 RESULTS = STEPPING | {"results"}
@@ -27,7 +40,9 @@ ROOMS = {
     "constraints": HELPERS | {"numerics", "constraints"},
     "laws": HELPERS | {"numerics", "laws"},
     "mechanics": HELPERS | {"numerics", "constraints", "mechanics"},
-    "problem": MECHANICS | {"checks"},  # problem.check() reaches up for its own report
+    # problem.check() reaches up for its own report, and hands the checks the driver's `rollout`:
+    # they rehearse the motion, but stand below the driver, whose `simulate` calls them
+    "problem": MECHANICS | {"checks", "driver"},
     "stepping": STEPPING,
     "results": RESULTS,
     "analysis": RESULTS | {"analysis"},
@@ -212,3 +227,77 @@ def test_a_run_starts_without_scipy():
     """Its import takes a fifth of a second, and a run needs none of it."""
     code = "import sys, nsdyn, nsdyn.integrators; sys.exit('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+# The house: docs/house.md tells a newcomer where everything lives.
+
+HOUSE = (ROOT / "docs" / "house.md").read_text("utf-8")
+# For each kind of change, something of that kind that exists, and the module that it must lie in.
+EXAMPLES = {
+    "a new impulse law": ("nsdyn.laws", "PostSwitchGradient"),
+    "a new kind of constraint": ("nsdyn", "Contact"),
+    "another trigger for an event": ("nsdyn.stepping.locate", "locate"),
+    "a new integrator": ("nsdyn.integrators", "NSGA"),
+    "another formulation of the motion equations": ("nsdyn", "lagrange"),
+    "a faster small solve": ("nsdyn.numerics.small", "factor"),
+    "another output format": ("nsdyn.results.netcdf", "save"),
+    "a number to report about an event": ("nsdyn", "transition_report"),
+    "an error message for wrong input": ("nsdyn.checks.problem_check", "check_start"),
+    "a new mechanism": ("nsdyn.problems.bricard", "bricard"),
+    "a new robot file format": ("nsdyn.problems", "from_urdf"),
+    "a command or an option": ("nsdyn.cli", "app"),
+}
+
+
+def house_table(title: str) -> dict[str, list[str]]:
+    """The rows of the table under a heading of the house: first cell, folders in the others."""
+    section = HOUSE.split(f"## {title}\n")[1].split("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
+    return {row[0].strip(): re.findall(r"`(\w+)/`", "|".join(row)) for row in rows[2:]}
+
+
+def test_a_newcomer_finds_the_room_for_every_change():
+    table = house_table("Which room?")
+    assert set(table) == set(EXAMPLES)
+    for change, (module, name) in EXAMPLES.items():
+        thing = getattr(importlib.import_module(module), name)
+        home = getattr(thing, "__module__", None) or module
+        home = "nsdyn.cli" if home.startswith("typer") else home
+        assert home.split(".")[1] in table[change], f"{change}: {name} lives in {home}"
+
+
+def test_every_room_is_in_the_house_and_says_what_it_is():
+    rooms = {path.parent.name for path in (ROOT / "nsdyn").glob("*/__init__.py")}
+    assert {name for names in house_table("Rooms").values() for name in names} >= rooms
+    assert rooms <= {*ROOMS, "cli"}
+    for room in sorted(rooms):
+        described = ast.get_docstring(
+            ast.parse((ROOT / "nsdyn" / room / "__init__.py").read_text("utf-8"))
+        )
+        assert described is not None and "May import:" in described, room
+
+
+def test_no_module_shares_its_name_with_a_public_function():
+    public = importlib.import_module("nsdyn")
+    functions = {name for name in public.__all__ if inspect.isfunction(getattr(public, name))}
+    assert functions >= {"simulate", "rollout", "sweep", "lock", "load"}
+    modules = {path.stem for path in sources("nsdyn")}
+    assert not functions & modules
+
+
+@pytest.mark.parametrize("module", ["nsdyn", "nsdyn.laws", "nsdyn.integrators"])
+def test_public_classes_explain_themselves(module):
+    """A docstring of their own that names every setting."""
+    package = importlib.import_module(module)
+    found = []
+    for name in package.__all__:
+        thing = getattr(package, name)
+        if not isinstance(thing, type) or issubclass(thing, BaseException):
+            continue
+        described = thing.__dict__.get("__doc__") or ""
+        if not described or described.startswith(f"{name}("):
+            found.append(f"{name} has no docstring")
+        settings = inspect.signature(thing).parameters if dataclasses.is_dataclass(thing) else {}
+        missing = [s for s in settings if not re.search(rf"\b{s}\b", described)]
+        found += [f"{name} does not explain {', '.join(missing)}"] if missing else []
+    assert not found

@@ -1,22 +1,23 @@
 """`transition_report`: the analysis of `nsdyn.analysis.transition` for matrices, or for an event of
 a trajectory.
 
-An event tells q, t, velocities and modes; M, G- and G+ are computed anew from the problem. A
-contact that bounced is open after, but its row acted: rows count as live after if the mode says so
-or the recorded impulse has a direction there. What constraints hold (the value at which a joint is
-locked) is taken at the event itself, which is what it is wherever the rows are satisfied.
+An event contains q, t, velocities and modes; M, G- and G+ are computed again from the problem. A
+contact that bounced is open afterwards, but its row acted: rows count as live after the event if
+the mode says so or if the recorded impulse has a direction there. Held values (e.g. a lock angle)
+are not stored in the event; they are recomputed from q at the event, where they agree if the rows
+are satisfied.
 
 Regular or singular (A. Mueller, Definition 1): a transition is regular if q is a regular point of
-both configuration spaces, before and after, that is, if the rank there is that of all
-configurations nearby. So the mechanism is moved a little, in several directions, and brought back
+both configuration spaces, before and after, that is, if the rank there equals that of all
+configurations nearby. So the mechanism is moved a little in several directions and projected back
 onto its constraints,
 
     q_k = q + r y_k,    q_k <- q_k - G^+ g(q_k)                                                 (1)
 
-with the G^+ of least motion in the mass metric. Rows are measured by their greatest length at the
-q_k, so that one which vanishes at q alone is seen (`rank.DEPENDENT` is far above what round-off in
-q makes of it, and far below r). The rank at q is the least: constraints may
-be redundant, but the point is regular, if no q_k has more; otherwise the rank drops at q, and it is
+with the G^+ of smallest motion in the mass metric. Rows are measured by their greatest length at
+the q_k, so that a row which vanishes at q only is noticed (`rank.DEPENDENT` is far above the
+round-off that is left of it, and far below r). If no q_k has a higher rank than q, the point is
+regular, although constraints may be redundant; otherwise the rank drops at q, and the point is
 singular.
 """
 
@@ -25,8 +26,10 @@ from typing import Any, overload
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 from numpy.typing import ArrayLike
 
+from nsdyn._types import Configuration, Mode, Params, Time, Velocity
 from nsdyn.analysis import transition
 from nsdyn.analysis.transition import REGULAR, SINGULAR, TransitionReport
 from nsdyn.errors import ProblemError
@@ -36,7 +39,7 @@ from nsdyn.problem import Problem, as_arrays
 
 RADIUS = 1e-3  # r of (1), for coordinates of size 1
 PROBES, RETURNS = 8, 20  # directions y_k, and steps back to the constraints
-BACK = 1e-10  # residual, for coordinates of size 1, at which a configuration is on its constraints
+BACK = 1e-10  # residual, for coordinates of size 1, up to which the constraints count as satisfied
 
 
 @overload
@@ -60,17 +63,17 @@ def transition_report(
 ) -> TransitionReport: ...
 
 
-def transition_report(*what, **settings) -> TransitionReport:
+def transition_report(*what: Any, **settings: Any) -> TransitionReport:
     """Subspaces, energies and impulses of a transition, as data that `print` shows as a table.
 
-    transition_report(problem, event, law=None, params=None): an event of a trajectory. `params` if
-    the run had others than the problem; a `law` with tangents, NonIdeal, tells the directions of
-    its impulses.
+    transition_report(problem, event, law=None, params=None): for an event of a trajectory. Give
+    `params` if the run had other parameters than the problem, and `law` if it was NonIdeal, whose
+    tangents are the directions of its impulses.
 
     transition_report(M, G_before, G_after, v_before, v_after=None, gt_after=None, U=None,
-    on_before=None, on_after=None, tangents=None): matrices. Without `v_after` the transition is
-    ideal. `gt_after`, `U` and the masks are those of `law.jump`; `tangents` are directions (k, n)
-    of impulses that are not ideal.
+    on_before=None, on_after=None, tangents=None): for matrices. Without `v_after` the transition is
+    ideal. `gt_after`, `U` and the masks are those of `law.jump`; `tangents` are the directions
+    (k, n) of non-ideal impulses.
     """
     of_event = "problem" in settings or isinstance(what[0] if what else None, Problem)
     return (_of_event if of_event else transition.report)(*what, **settings)
@@ -122,13 +125,15 @@ def is_singular(problem: Problem, event: Any) -> bool:
     return rank_drops(problem, p, q, v, t, mode, live)
 
 
-def event_title(problem: Problem, event) -> str:
+def event_title(problem: Problem, event: Any) -> str:
     modes = (np.asarray(mode).tolist() for mode in (event.mode_before, event.mode_after))
     return f"{problem.name} at t = {event.t:.9g}, mode {' -> '.join(map(str, modes))}"
 
 
 @eqx.filter_jit
-def _matrices(problem: Problem, p, q, v, t, modes):
+def _matrices(
+    problem: Problem, p: Params, q: Configuration, v: Velocity, t: Time, modes: Array
+) -> tuple[Array, Array, Array]:
     """M, G before and after, live rows before and after."""
     model = problem.model(p)
     points = [model.point_at(t, q, v, mode, p) for mode in modes]
@@ -138,15 +143,31 @@ def _matrices(problem: Problem, p, q, v, t, modes):
 
 
 @eqx.filter_jit
-def _residual(problem: Problem, p, q0, q, v, t, mode):
-    """g and G at q, of constraints that hold what they hold at q0."""
+def _residual(
+    problem: Problem,
+    p: Params,
+    q0: Configuration,
+    q: Configuration,
+    v: Velocity,
+    t: Time,
+    mode: Mode,
+) -> tuple[Array, Array]:
+    """g and G at q, with the held values of q0."""
     model = problem.model(p)
     point = model.point_at(t, q0, v, mode, p).replace(q=q)
     return model.rows(point, p), model.jacobian(point, p)
 
 
-def rank_drops(problem: Problem, p, q, v, t, mode, live) -> bool:
-    """Whether the rank at q is less than nearby, on the constraints."""
+def rank_drops(
+    problem: Problem,
+    p: Params,
+    q: Configuration,
+    v: Velocity,
+    t: Time,
+    mode: Mode,
+    live: np.ndarray,
+) -> bool:
+    """Whether the rank at q is less than at configurations nearby that satisfy the constraints."""
 
     def at(x):
         return (np.asarray(y)[live] for y in _residual(problem, p, q, jnp.asarray(x), v, t, mode))
@@ -169,5 +190,5 @@ def rank_drops(problem: Problem, p, q, v, t, mode, live) -> bool:
     return any(count(rows) > count(here) for rows in around)
 
 
-def _moved(problem: Problem, q, dx, p):
+def _moved(problem: Problem, q: ArrayLike, dx: ArrayLike, p: Params) -> np.ndarray:
     return np.asarray(problem.system.moved(jnp.asarray(q), jnp.asarray(dx), p))

@@ -2,9 +2,9 @@
 
     g,    psi = G v + g_t,    G v' + gamma    with    v' = M^-1 (f - G^T lam)                  (1)
 
-where lam is the reaction that the scheme reports. Rows that are not live are zero. What a lock
-holds is taken from the record of its event; the gap that a scheme without a position level leaves
-in the very step in which it locks does not show in g.
+where lam is the reaction that the scheme reports. Rows that are not live are zero. Held values of
+locks are taken from the records of the events; so g does not show the gap that a scheme without a
+position level leaves in the very step in which it locks.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
+from nsdyn._types import Held, Params
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.problem import Problem
 from nsdyn.results.solution import Solution
@@ -22,7 +24,7 @@ SAME_INSTANT = 1e-9  # of a step
 
 
 class Residuals(NamedTuple):
-    """Residuals over the rows of a run, shape (rows, m) each."""
+    """Residuals over the samples of a run, shape (samples, m) each."""
 
     position: np.ndarray
     velocity: np.ndarray
@@ -30,14 +32,16 @@ class Residuals(NamedTuple):
 
 
 def residuals(problem: Problem, run: Solution) -> Residuals:
-    """(1) over the rows of a run."""
+    """(1) over the samples of a run."""
     points = points_of(problem, run)
     found = _levels(problem.model(), problem.params, points, jnp.asarray(run.lam))
     return Residuals(*map(np.asarray, found))
 
 
 @eqx.filter_jit
-def _levels(model: Model, p, points: Point, lam):
+def _levels(
+    model: Model, p: Params, points: Point, lam: Float[Array, "samples m"]
+) -> tuple[Array, ...]:
     def levels(point: Point, lam):
         live = model.live(point, p)
         G = jnp.where(live[:, None], model.jacobian(point, p), 0.0)
@@ -49,15 +53,15 @@ def _levels(model: Model, p, points: Point, lam):
 
 
 def points_of(problem: Problem, run: Solution) -> Point:
-    """The rows of a run as points, with what the constraints hold in each."""
+    """The samples of a run as points, with the held values of the constraints."""
     model = problem.model()
     held = _held(model, problem, run)
     t, q, v, mode = (jnp.asarray(x) for x in (run.t, run.q, run.v, run.mode))
     return Point(t, q, v, mode, held)
 
 
-def _held(model: Model, problem: Problem, run: Solution):
-    """What the constraints hold in each row, from the records of the events."""
+def _held(model: Model, problem: Problem, run: Solution) -> Held:
+    """The held values of the constraints at each sample, from the records of the events."""
     p = problem.params
     start = model.start(problem.q0, problem.v0, jnp.asarray(run.t0), p)
     held = [start.held]
@@ -73,7 +77,7 @@ def _held(model: Model, problem: Problem, run: Solution):
 
 
 def events_before(t: np.ndarray, event_times: np.ndarray) -> np.ndarray:
-    """How many events lie before each row; a row at the instant of one, but for round-off, comes
-    after it."""
+    """How many events lie before each sample; a sample at the instant of an event, up to round-off,
+    comes after it."""
     slack = SAME_INSTANT * np.min(np.diff(t), initial=np.inf) if len(t) > 1 else 0.0
     return np.searchsorted(event_times, t + slack, side="right")

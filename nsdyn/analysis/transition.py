@@ -1,8 +1,8 @@
-"""Analysis of one transition between constraints, after Font-Llagunes and Kovecses, whose numbers
-of equations are in brackets.
+"""Analysis of one transition between constraints, after Font-Llagunes and Kovecses, whose equation
+numbers are in brackets.
 
-The rows of G+, those that hold after the transition, split velocities into constrained and
-admissible motion, which are orthogonal in the mass metric, and impulses likewise:
+The rows of G+, which hold after the transition, split velocities into constrained and admissible
+motion, which are orthogonal in the mass metric, and impulses likewise:
 
     P_c = M^-1 G+^T (G+ M^-1 G+^T)^-1 G+,    P_a = I - P_c,    P_a^T M P_c = 0            (1) [4, 5]
     v = v_c + v_a,    v_c = P_c v,    v_a = P_a v                                         (2) [6]
@@ -18,27 +18,27 @@ beta where tangents B are known,
     admissible:  M (v_a+ - v_a-) = P_a^T f_N + P_a^T U                                      (7) [13]
     2 T_c- = (v-)^T G+^T (Lam + Lam_N)  if U = 0 and v_c+ = 0                           (8) [15, 16]
 
-Of f_N only the admissible part (7) is seen in the velocities; its constrained part follows from
-beta, the least solution of (7). Without tangents f_N = P_a^T (M (v+ - v-) - U), and whatever acts
-along the constraints is called theirs.
+Only the admissible part (7) of f_N can be seen in the velocities; its constrained part follows from
+beta, the least-norm solution of (7). Without tangents f_N = P_a^T (M (v+ - v-) - U), and everything
+that acts along the constraints is attributed to them.
 
     xi = T_c- / T-                                                                          (9) [18]
 
-is the part of the energy that an ideal transition takes. Over the velocities that the constraints
-before allow, G- v = 0, it is stationary along solutions of the eigenvalue problem
+is the fraction of the energy that an ideal transition removes. Over the velocities that the
+constraints before allow, G- v = 0, it is stationary along solutions of the eigenvalue problem
 
     F^T P_c^T M P_c F y = xi F^T M F y,    v = F y,    columns of F spanning G- v = 0           (10)
 
-If nothing is constrained before, xi is 1 (v = v_c) or 0 (v = v_a). Otherwise values between are
-sin^2 of the principal angles between the constraints before and after, in the mass metric.
+If nothing is constrained before, xi is 1 (v = v_c) or 0 (v = v_a). Otherwise the values in between
+are sin^2 of the principal angles between the constraints before and after, in the mass metric.
 
-The energy that an impulse f brings is its work at the mean velocity, and what all of them bring is
-the change of T:
+The energy that an impulse f supplies is its work at the mean velocity, and the sum over all
+impulses is the change of T:
 
     W = f^T (v- + v+) / 2                                                                       (11)
 
-Dependent rows are welcome: everything comes from orthonormal bases of row spaces, and impulses of
-rows are those of least norm.
+Rows may be dependent: everything is computed from orthonormal bases of row spaces, and the impulses
+of the rows are those of least norm.
 """
 
 import dataclasses
@@ -57,8 +57,8 @@ REGULAR, SINGULAR, UNDECIDED = "regular", "singular", "undecided"
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Subspace:
-    """The live rows G of a constraint, their rank, and P, the projector on the velocities that they
-    forbid."""
+    """The live rows G of the constraints, their rank, and P, the projector onto the velocities that
+    they forbid."""
 
     G: np.ndarray
     rank: int
@@ -68,7 +68,7 @@ class Subspace:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Impulse:
-    """An impulse f, its parts in both subspaces (4), and the energy that it brings (11)."""
+    """An impulse f, its parts in both subspaces (4), and the energy that it supplies (11)."""
 
     total: np.ndarray
     constrained: np.ndarray
@@ -78,25 +78,40 @@ class Impulse:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TransitionReport:
-    """What happened at a transition, as data; `print` shows it as a table."""
+    """What happened at a transition, as data; `print` shows it as a table.
+
+    M: the mass matrix.
+    before, after: the live rows before and after, with their rank and the projector onto the
+        velocities that they forbid.
+    v_before, v_after: the velocities.
+    constraint, non_ideal, applied: the impulses f_R of the constraints, f_N of friction and the
+        like, and U from outside, each with its constrained and admissible part and its work.
+    Lam: the impulses of the live rows after, those of least norm.
+    Lam_N: what f_N adds to them in the constrained directions.
+    beta: the impulses along the tangents, if these are known.
+    xi_values, xi_directions: the stationary values of xi = T_c/T, from the largest, and the
+        velocities at which they occur, as rows of kinetic energy 1.
+    angles: the principal angles between the rows before and after in the mass metric, in radians,
+        from the largest.
+    kind: "regular", "singular" or "undecided" (A. Mueller, Definition 1).
+    title: the heading of the table.
+    """
 
     M: np.ndarray
     before: Subspace
     after: Subspace
     v_before: np.ndarray
     v_after: np.ndarray
-    constraint: Impulse  # f_R
-    non_ideal: Impulse  # f_N
-    applied: Impulse  # U
-    Lam: np.ndarray  # of the live rows after, least norm
+    constraint: Impulse
+    non_ideal: Impulse
+    applied: Impulse
+    Lam: np.ndarray
     Lam_N: np.ndarray
-    beta: np.ndarray  # along the tangents, if they are known
-    xi_values: np.ndarray  # (10), from the largest
-    xi_directions: np.ndarray  # rows, of kinetic energy 1
-    angles: (
-        np.ndarray
-    )  # principal angles between the rows before and after, in radians, from the largest
-    kind: str  # regular, singular or undecided (A. Mueller, Definition 1)
+    beta: np.ndarray
+    xi_values: np.ndarray  # (10)
+    xi_directions: np.ndarray
+    angles: np.ndarray
+    kind: str
     title: str = "transition"
 
     @property
@@ -132,7 +147,7 @@ class TransitionReport:
 
     @property
     def ledger(self) -> dict[str, float]:
-        """The energy that each impulse brought; the sum is the change of kinetic energy."""
+        """The energy that each impulse supplied; their sum is the change of kinetic energy."""
         parts = {
             "constraint": self.constraint,
             "non-ideal": self.non_ideal,
@@ -140,12 +155,12 @@ class TransitionReport:
         }
         return {name: impulse.work for name, impulse in parts.items()}
 
-    def __str__(self):
+    def __str__(self) -> str:
         from nsdyn.analysis.transition_text import text
 
         return text(self)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         ranks = f"rank {self.before.rank} -> {self.after.rank}"
         return f"TransitionReport({self.title}: {self.kind}, {ranks}, xi = {self.xi:.6g})"
 
@@ -164,7 +179,7 @@ def report(
     kind: str | None = None,
     title: str = "transition",
 ) -> TransitionReport:
-    """The report of a transition that is given by matrices; see `nsdyn.transition_report`."""
+    """The report of a transition given by matrices; see `nsdyn.transition_report`."""
     M, v = np.asarray(M, float), np.asarray(v_before, float)
     n = len(v)
     if v.shape != (n,) or M.shape != (n, n):
@@ -172,10 +187,8 @@ def report(
             f"transition_report: expected M (n, n) and v_before (n,), found {M.shape} and {v.shape}"
         )
     L = np.linalg.cholesky(M)
-    before, after = (
-        _subspace("G_before", L, G_before, on_before),
-        _subspace("G_after", L, G_after, on_after),
-    )
+    before = _subspace("G_before", L, G_before, on_before)
+    after = _subspace("G_after", L, G_after, on_after)
     U = np.zeros(n) if U is None else np.asarray(U, float)
     u = (
         _ideal(L, after, v, _live_part(gt_after, on_after, after), U)
@@ -183,9 +196,8 @@ def report(
         else np.asarray(v_after, float)
     )
     push = M @ (u - v) - U
-    f_N, beta = _non_ideal(
-        L, after, push, np.zeros((0, n)) if tangents is None else np.asarray(tangents, float)
-    )
+    B = np.zeros((0, n)) if tangents is None else np.asarray(tangents, float)
+    f_N, beta = _non_ideal(L, after, push, B)
     made = lambda f: Impulse(
         total=f,
         constrained=after.P.T @ f,
@@ -213,7 +225,7 @@ def report(
     )
 
 
-def _subspace(name, L, G, live) -> Subspace:
+def _subspace(name: str, L: np.ndarray, G: ArrayLike, live: ArrayLike | None) -> Subspace:
     n = len(L)
     G = np.asarray(G, float)
     G = G.reshape(0, n) if G.size == 0 else G
@@ -228,27 +240,32 @@ def _subspace(name, L, G, live) -> Subspace:
     return Subspace(G=G, rank=len(basis), P=P, basis=basis)
 
 
-def _live_part(gt, live, after: Subspace):
+def _live_part(gt: ArrayLike | None, live: ArrayLike | None, after: Subspace) -> np.ndarray:
     gt = np.zeros(len(after.G)) if gt is None else np.asarray(gt, float)
     return gt[np.asarray(live, bool)] if live is not None and len(gt) != len(after.G) else gt
 
 
-def _ideal(L, after: Subspace, v, gt, U):
+def _ideal(
+    L: np.ndarray, after: Subspace, v: np.ndarray, gt: np.ndarray, U: np.ndarray
+) -> np.ndarray:
     """The velocity after an ideal transition: that of `PostSwitchGradient`."""
     free = v + scipy.linalg.cho_solve((L, True), U)
     driven = rank.least_change(after.G, L @ L.T, -gt) if np.any(gt) else 0.0
     return free - after.P @ free + driven
 
 
-def _non_ideal(L, after: Subspace, push, B):
+def _non_ideal(
+    L: np.ndarray, after: Subspace, push: np.ndarray, B: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """f_N and beta of (7)."""
-    B_a, push_a = B - B @ after.P, push - after.P.T @ push
+    B_a = B - B @ after.P
+    push_a = push - after.P.T @ push
     scaled = lambda f: scipy.linalg.solve_triangular(L, f, lower=True)  # the metric M^-1
     beta = rank.least_norm(scaled(B_a.T), scaled(push_a), rank.row_lengths(scaled(B.T).T))
     return push_a + after.P.T @ (B.T @ beta), beta
 
 
-def _stationary(L, before: Subspace, after: Subspace):
+def _stationary(L: np.ndarray, before: Subspace, after: Subspace) -> tuple[np.ndarray, np.ndarray]:
     """(10), with v = sqrt(2) L^-T w for unit vectors w."""
     F = scipy.linalg.null_space(before.basis) if before.rank else np.eye(len(L))
     if not F.shape[1]:
@@ -258,15 +275,15 @@ def _stationary(L, before: Subspace, after: Subspace):
     return values, np.sqrt(2) * scipy.linalg.solve_triangular(L.T, F @ Y.T).T
 
 
-def _angles(before: Subspace, after: Subspace):
+def _angles(before: Subspace, after: Subspace) -> np.ndarray:
     if not before.rank or not after.rank:
         return np.zeros(0)
     return scipy.linalg.subspace_angles(before.basis.T, after.basis.T)
 
 
 def _kind(*spaces: Subspace) -> str:
-    """Independent rows make a regular point; dependent ones may be redundant or singular, which
-    matrices cannot tell."""
+    """Independent rows mean a regular point; dependent rows may be redundant or singular, which
+    cannot be decided from the matrices alone."""
     return REGULAR if all(space.rank == len(space.G) for space in spaces) else UNDECIDED
 
 

@@ -1,11 +1,11 @@
-"""A `TransitionReport` in words and numbers, aligned."""
+"""A `TransitionReport` as text: tables with aligned columns."""
 
 import numpy as np
 
 from nsdyn.analysis.transition import REGULAR, SINGULAR, TransitionReport
 
-MOST = 12  # more coordinates than these are not listed one by one
-NOISE = 1e-13  # what is smaller than this part of its like is shown as 0
+MOST = 12  # largest number of coordinates that are listed one by one
+NOISE = 1e-13  # relative size below which a number is shown as 0
 KINDS = {
     REGULAR: "regular: the rank is that of configurations nearby",
     SINGULAR: "singular: the rank drops here",
@@ -25,7 +25,8 @@ def text(report: TransitionReport) -> str:
 
 
 def _energies(report: TransitionReport) -> str:
-    names, T = ("kinetic energy T", "  constrained T_c", "  admissible T_a"), _scale(report)
+    T = _scale(report)
+    names = ("kinetic energy T", "  constrained T_c", "  admissible T_a")
     pairs = zip(names, report.energy_before, report.energy_after, strict=True)
     rows = [(name, *(_number(x, T) for x in (a, b, b - a))) for name, a, b in pairs]
     share = "" if np.isnan(report.xi) else f"\nxi = T_c/T before: {_number(report.xi, 1.0)}"
@@ -43,7 +44,8 @@ def _constraints(report: TransitionReport) -> str:
     ]
     if len(report.angles):
         rows.append(("angles between them, degrees", _numbers(np.degrees(report.angles), 90.0)))
-    values, along = report.xi_values, report.xi_directions
+    values = report.xi_values
+    along = report.xi_directions
     if len(values):
         rows.append(("stationary values of xi", _numbers(values, 1.0)))
         rows.append(("  largest, along v", _numbers(along[0])))
@@ -56,7 +58,9 @@ def _constraints(report: TransitionReport) -> str:
 
 
 def _impulses(report: TransitionReport) -> str:
-    W, T, rows = np.linalg.inv(report.M), _scale(report), []
+    W = np.linalg.inv(report.M)
+    T = _scale(report)
+    rows = []
     named = (
         ("constraint", report.constraint),
         ("non-ideal", report.non_ideal),
@@ -70,7 +74,8 @@ def _impulses(report: TransitionReport) -> str:
     change = report.energy_after[0] - report.energy_before[0]
     rows.append(("all", "", "", "", _number(change, T)))
     head = ("impulse f", "f M^-1 f / 2", "constrained", "admissible", "energy brought")
-    lines, largest = [_table(head, rows)], np.abs(report.Lam).max(initial=0.0)
+    lines = [_table(head, rows)]
+    largest = np.abs(report.Lam).max(initial=0.0)
     for name, values, scale in (
         ("Lam", report.Lam, largest),
         ("Lam_N", report.Lam_N, largest),
@@ -106,8 +111,7 @@ def _numbers(values: np.ndarray, scale: float | None = None) -> str:
 
 
 def _table(head: tuple[str, ...] | None, rows: list[tuple[str, ...]], left: bool = False) -> str:
-    """Aligned columns, the first to the left, the others to the right unless all are to go to the
-    left."""
+    """Aligned columns: the first to the left, the others to the right, or all to the left."""
     lines = rows if head is None else [head, *rows]
     widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
     place = lambda k, cell: cell.ljust(widths[k]) if left or k == 0 else cell.rjust(widths[k])

@@ -1,347 +1,239 @@
-"""Numbers at a point: what is evaluated there, and what must hold at the start.
+"""What must hold at the start, in numbers: mass matrix, mass solve, momentum, and the rows.
 
-All functions of a mechanism are evaluated together by one small compiled program (`sample`), which
-serves the start, the searches for consistent and for switching points, and every later check of the
-same problem. The rest is numpy.
+Dependent rows contradict each other if, for the unit rows h_i of `nsdyn.numerics.rank`,
 
-With rows G = d psi / dv, their rates g_t = psi at v = 0, and q' = B v, the searches look for r(q,
-t) = 0 by damped Gauss-Newton steps of least norm
-
-    min |dx|^2 + dt^2  subject to  J (dx, dt) = -r,  J = [G, g_t],  q <- q + B dx,  t <- t + dt  (1)
-
-(with time fixed, or in the mass metric |dx|^2 = dx^T M dx, where that is wanted). Rank is that of
-`nsdyn.numerics.rank`. Dependent rows contradict each other if
-
-    w^T G = 0   but   w^T g != 0                                                                 (2)
+    w^T h = 0   but   w^T r != 0,   r_i = g_i / (w_i L)                                        (1)
 """
 
-import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from nsdyn.checks.shapes import finite
-from nsdyn.constraints.contact import Contact
-from nsdyn.constraints.switching import Switching
+from nsdyn._expect import finite, listed, pasted
+from nsdyn.checks.report import Report, warn
+from nsdyn.checks.sample import Sample, columns, nearest_root, sample
 from nsdyn.errors import ProblemError, RedundancyWarning
 from nsdyn.mechanics.model import Model, Point
-from nsdyn.numerics.rank import least_change, left_null, row_lengths
+from nsdyn.numerics import rank
 
-CONSISTENT = 1e-8
-ITERATIONS = 60
-
-
-class Sample(NamedTuple):
-    """A mechanism at a point. z and Z: the switching functions of all Switching parts and their
-    gradients d z / dx."""
-
-    M: Any
-    f: Any
-    B: Any
-    g: Any
-    G: Any
-    gt: Any
-    psi: Any
-    live: Any
-    guards: Any
-    z: Any
-    Z: Any
-    V: Any
-    solved: Any
-    momenta: Any
+CONSISTENT = 1e-8  # residual of a row at the start, beside its size (`nsdyn.checks.sample`)
+SYMMETRIC = 1e-10  # difference of M_ij and M_ji, beside the root of M_ii M_jj
+DEFINITE = 1e-13  # smallest eigenvalue of M with a unit diagonal, for each coordinate
+SAME = 1e-8  # error of solve and momentum, beside the terms that they are made of
+INVOLVED = 1e-6  # share of a row in a dependence, beside that of the others
+NUDGE = 1e-3  # of the mechanism's length, to get off a singular position
 
 
-@eqx.filter_jit
-def begin(model: Model, q, v, t, p) -> tuple[Point, list]:
-    """The start, with the switching functions or gaps of each part."""
-    values = {
-        Switching: lambda part: part.z(q, p),
-        Contact: lambda part: jnp.ravel(part.gap(q, t, p)),
-    }
-    return model.start(q, v, t, p), [
-        values[type(part)](part) if type(part) in values else None for part in model.parts
-    ]
-
-
-@eqx.filter_jit
-def _sample(model: Model, q, v, t, p, mode, held) -> Sample:
-    system = model.system
-    point = Point(t, q, v, mode, held)
-    B = (
-        jnp.eye(v.shape[0])
-        if system.kinematics is None
-        else jax.jacfwd(lambda v: system.rate(q, v, p))(v)
-    )
-    g, G, gt = _rows(model, point, p, B)
-    switching = [part for part in model.parts if isinstance(part, Switching)]
-    z, Z = _with_slope(
-        lambda q: jnp.concatenate([part.z(q, p) for part in switching] or [jnp.zeros(0)]), q
-    )
-    return Sample(
-        M=system.mass(q, p),
-        f=model.force(point, p),
-        B=B,
-        g=g,
-        G=G,
-        gt=gt,
-        psi=G @ v + gt,
-        live=model.live(point, p),
-        guards=model.guards(point, jnp.zeros(model.m), p),
-        z=z,
-        Z=Z @ B,
-        V=jnp.zeros(()) if system.potential is None else system.potential(q, p),
-        solved=None if system.solve is None else system.solver(q, p)(_columns(v.shape[0])),
-        momenta=None if system.momentum is None else system.momentum(q, jnp.ones(v.shape[0]), p),
-    )
-
-
-def _rows(model, point, p, B):
-    """g, G and g_t; in one sweep where all rows have a position level."""
-    if all(part.positional for part in model.parts):
-        rows = lambda x: model.rows(point.replace(q=x[:-1], t=x[-1]), p)
-        g, slope = _with_slope(rows, jnp.append(point.q, point.t))
-        return g, slope[:, :-1] @ B, slope[:, -1]
-    psi, G = _with_slope(lambda v: model.psi(point.replace(v=v), p), point.v)
-    return model.rows(point, p), G, psi - G @ point.v
-
-
-def _with_slope(function, x):
-    twice = lambda x: (function(x),) * 2
-    slope, value = jax.jacfwd(twice, has_aux=True)(x)
-    return value, slope
-
-
-def _columns(n: int):
-    """Test vectors for `solve`: unit vectors and one of all ones."""
-    return jnp.concatenate([jnp.eye(n)[:, : min(n, 8)], jnp.ones((n, 1))], axis=1)
-
-
-def sample(model: Model, p, q, v, t, mode, held) -> Sample:
-    q, v, t = (np.asarray(x, float) for x in (q, v, t))
-    return jax.tree.map(np.asarray, _sample(model, q, v, t, p, np.asarray(mode, int), held))
-
-
-def nearest_root(evaluate, q, t=0.0, chol=None, free_time=False):
-    """A root (q, t) of r near a start by (1), or None. evaluate(q, t) gives r, J, B; `chol` is the
-    L of M = L L^T."""
-    r, J, B = evaluate(q, t)
-    for _ in range(ITERATIONS):
-        if not np.any(r) or not np.all(np.isfinite(J)):
-            break
-        A = J if free_time else J[:, :-1]
-        if chol is not None:
-            A = np.linalg.solve(chol, A.T).T
-        dx = -np.linalg.lstsq(A, r, rcond=1e-12)[0]  # (1)
-        if chol is not None:
-            dx = np.linalg.solve(chol.T, dx)
-        dq, dt = B @ dx[: B.shape[1]], dx[-1] if free_time else 0.0
-        for cut in 0.5 ** np.arange(10):
-            new = evaluate(q + cut * dq, t + cut * dt)
-            if np.linalg.norm(new[0]) < np.linalg.norm(r):
-                break
-        else:
-            break
-        q, t, (r, J, B) = q + cut * dq, t + cut * dt, new
-    scale = row_lengths(J) * max(1.0, np.max(np.abs(q), initial=0.0))
-    return (q, t) if np.all(np.abs(r) <= 1e-10 * scale) else None
-
-
-def mass_matrix(report, M):
+def mass_matrix(report: Report, M: np.ndarray) -> None:
     """M must be finite, symmetric and positive definite."""
     finite("System(mass=...)", M, " at q0")
-    size, skew = np.max(np.abs(M), initial=0.0), np.abs(M - M.T)
-    if np.max(skew, initial=0.0) > 1e-10 * size:
+    roots = np.sqrt(np.abs(np.diagonal(M)))
+    skew = np.abs(M - M.T)
+    if np.any(skew > SYMMETRIC * np.outer(roots, roots)):
         i, j = (int(k) for k in np.unravel_index(np.argmax(skew), M.shape))
         raise ProblemError(
             f"System(mass=...): expected a symmetric matrix, found M[{i}, {j}] = {M[i, j]:.6g} and "
             f"M[{j}, {i}] = {M[j, i]:.6g} at q0, which differ by {skew[i, j]:.3g}"
         )
     report.add("mass matrix symmetric", f"|M - M^T| = {np.max(skew, initial=0.0):.1e}")
-    smallest = float(np.min(np.linalg.eigvalsh(M), initial=np.inf))
-    d = np.diagonal(M)
-    scaled = np.linalg.eigvalsh(M / np.sqrt(np.outer(d, d))) if np.all(d > 0) else np.array([-1.0])
-    if np.min(scaled, initial=1.0) <= 1e-13 * max(1, len(d)):
-        kind = "an indefinite" if smallest < -1e-13 * size else "a singular"
+    roots = np.where(roots > 0, roots, 1.0)
+    least = np.min(np.linalg.eigvalsh(M / np.outer(roots, roots)), initial=1.0)
+    smallest = np.min(np.linalg.eigvalsh(M), initial=np.inf)
+    bound = DEFINITE * max(1, len(M))
+    if least <= bound:
+        kind = "an indefinite" if least < -bound else "a singular"
         raise ProblemError(
             f"System(mass=...): expected a positive definite matrix, found {kind} one at q0: "
-            "smallest eigenvalue "
-            f"{smallest:.3g}. Give every coordinate a mass or remove it, or start off a singular "
-            "position"
+            f"smallest eigenvalue {smallest:.3g}. Give every coordinate a mass or remove it, or "
+            "start off a singular position"
         )
     report.add("mass matrix positive definite", f"smallest eigenvalue {smallest:.3g}")
 
 
-def mass_solve(report, s: Sample):
+def mass_solve(report: Report, s: Sample) -> None:
     """solve(q, b, p) must be M^-1 b."""
     if s.solved is None:
         return
     finite("System(solve=...)", s.solved, " at q0")
-    b = np.asarray(_columns(s.M.shape[0]))
-    error = np.max(np.abs(s.M @ s.solved - b))
-    if error > 1e-8 * max(1.0, np.max(np.abs(s.M)) * np.max(np.abs(s.solved))):
-        k = int(np.argmax(np.max(np.abs(s.M @ s.solved - b), axis=0)))
+    b = np.asarray(columns(len(s.M)))
+    error = np.abs(s.M @ s.solved - b)
+    if np.any(error > SAME * (np.abs(s.M) @ np.abs(s.solved) + b)):
+        k = int(np.argmax(np.max(error, axis=0)))
         raise ProblemError(
             "System(solve=...): expected solve(q, b, p) = M^-1 b, found M solve(b) - b = "
-            f"{error:.3g} at q0 for "
-            f"b = {as_list(b[:, k])}"
+            f"{np.max(error):.3g} at q0 for b = {pasted(b[:, k])}"
         )
-    report.add("solve is M^-1 b", f"|M solve(b) - b| = {error:.1e}")
+    report.add("solve is M^-1 b", f"|M solve(b) - b| = {np.max(error):.1e}")
 
 
-def mass_product(report, s: Sample):
+def mass_product(report: Report, s: Sample) -> None:
     """momentum(q, v, p) must be M v."""
     if s.momenta is None:
         return
     finite("System(momentum=...)", s.momenta, " at q0")
-    error = np.max(np.abs(s.momenta - np.sum(s.M, axis=1)))
-    if error > 1e-8 * np.max(np.sum(np.abs(s.M), axis=1)):
+    error = np.abs(s.momenta - np.sum(s.M, axis=1))
+    if np.any(error > SAME * np.sum(np.abs(s.M), axis=1)):
         raise ProblemError(
             "System(momentum=...): expected momentum(q, v, p) = M v, found a difference of "
-            f"{error:.3g} at q0 for v = "
-            f"{as_list(np.ones(len(s.M)))}"
+            f"{np.max(error):.3g} at q0 for v = {pasted(np.ones(len(s.M)))}"
         )
-    report.add("momentum is M v", f"|momentum - M v| = {error:.1e}")
+    report.add("momentum is M v", f"|momentum - M v| = {np.max(error):.1e}")
 
 
-def rows_at_start(report, model: Model, point: Point, p, s: Sample, names):
-    """Live rows must be finite, not contradict each other, and hold at q0 and v0."""
-    for i in np.flatnonzero(s.live):
-        for what, value in (("value", s.g[i]), ("gradient", s.G[i]), ("rate", s.psi[i])):
-            finite(f"Problem(constraint=...), {what} of the row {names[i]}", value, " at q0, v0")
-    contact = np.repeat([isinstance(part, Contact) for part in model.parts], model.row_counts)
-    live = np.flatnonzero(
-        s.live & ~np.asarray(contact, bool)
-    )  # contacts are closed within a tolerance
-    position = live[model.positional[live]]
-    _hold(report, "q0", s.g, position, model, point, p, s, names)
-    _hold(report, "v0", s.psi, live, model, point, p, s, names)
-    null = left_null(s.G[live], s.M)
-    if null.shape[1]:
-        _keep_together(model, point, p, s, live, null, names)
-        rows = live[np.max(np.abs(null), axis=1) > 1e-6]
-        involved = _listed(names, rows) + (
-            " depend on each other" if len(rows) > 1 else " has no gradient"
+class Level(NamedTuple):
+    """Rows that must hold at position or at velocity level: their numbers and residuals, and the
+    size of the state."""
+
+    argument: str  # the one that would have to change, q0 or v0
+    rows: np.ndarray
+    residual: np.ndarray
+    size: float
+
+
+class StartRows:
+    """The live rows at the start: they must be finite, hold at q0 and v0, and be able to hold
+    together."""
+
+    def __init__(self, model: Model, point: Point, p, s: Sample, names: list[str]):
+        self.model = model
+        self.point = point
+        self.p = p
+        self.s = s
+        self.names = names
+        exact = [part.holds_at_start for part in model.parts]
+        self.rows = np.flatnonzero(s.live & np.repeat(np.array(exact, bool), model.row_counts))
+
+    def check_finite(self) -> None:
+        s = self.s
+        for i in np.flatnonzero(s.live):
+            for what, value in (("value", s.g[i]), ("gradient", s.G[i]), ("rate", s.psi[i])):
+                name = f"Problem(constraint=...), {what} of the row {self.names[i]}"
+                finite(name, value, " at q0, v0")
+
+    def check(self, report: Report) -> None:
+        if not len(self.rows):
+            return
+        positional = self.rows[self.model.positional[self.rows]]
+        self._hold(report, Level("q0", positional, self.s.g[positional], self.s.length))
+        self._hold(report, Level("v0", self.rows, self.s.psi[self.rows], self.s.speed))
+        self._independent(report)
+
+    def _hold(self, report: Report, level: Level) -> None:
+        if not len(level.rows):
+            return
+        residual = level.residual
+        bounds = CONSISTENT * level.size * self.s.row_sizes(self.s.G[level.rows])
+        worst = int(np.argmax(np.abs(residual) / bounds))
+        if np.abs(residual[worst]) <= bounds[worst]:
+            found = f"largest residual {np.max(np.abs(residual)):.1e}"
+            report.add(f"rows hold at {level.argument}", found)
+            return
+        offer = self._offer(level)
+        if offer is None:
+            self._refuse_contradiction(level, residual / bounds)
+        row = "row" if level.argument == "q0" else "rate G v + g_t of the row"
+        raise ProblemError(
+            f"{level.argument}: expected a state that satisfies the constraint, found "
+            f"{residual[worst]:.6g} in the {row} {self.names[level.rows[worst]]} (expected 0 "
+            f"to within {bounds[worst]:.1g}). "
+            f"{offer or 'No consistent state was found near it.'}"
         )
-        rank = f"rank {len(live) - null.shape[1]} for {len(live)} rows"
-        report.add("rows independent", f"{rank}: {involved}", "warning")
-        warnings.warn(
-            f"Problem(constraint=...): expected independent rows, found {rank} at q0: {involved}. "
-            "They are "
-            "consistent: the motion is unique, the multipliers are not",
+
+    def _refuse_contradiction(self, level: Level, relative: np.ndarray) -> None:
+        guilty = self._clash(level.rows, relative, 1.0)
+        if not np.any(guilty):
+            return
+        where = "at q0" if level.argument == "q0" else "at velocity level at v0"
+        raise ProblemError(
+            "Problem(constraint=...): expected rows that can hold together, found that "
+            f"{self._listed(level.rows[guilty])} contradict each other {where}: their gradients "
+            f"are dependent, but their residuals {listed(level.residual[guilty])} are not. Remove "
+            "one of them, or start off the singular position"
+        )
+
+    def _clash(self, rows: np.ndarray, relative: np.ndarray, bound: float) -> np.ndarray:
+        """Which rows have gradients that depend on each other while what they ask for does
+        not."""
+        null = self._dependences(rows)
+        clash = np.abs(null @ (null.T @ relative))  # (1)
+        largest = np.max(clash, initial=0.0)
+        return (clash > INVOLVED * largest) & (largest > bound)
+
+    def _dependences(self, rows: np.ndarray) -> np.ndarray:
+        """Columns w of (1)."""
+        unit = rank.in_mass_metric(self.s.G[rows], self.s.M)
+        return rank.left_null(unit, np.eye(unit.shape[1]))
+
+    def _independent(self, report: Report) -> None:
+        null = self._dependences(self.rows)
+        count = len(self.rows)
+        found = f"rank {count - null.shape[1]} for {count} rows"
+        if not null.shape[1]:
+            report.add("rows independent", found)
+            return
+        self._keep_together()
+        rows = self.rows[np.max(np.abs(null), axis=1) > INVOLVED]
+        what = "depend on each other" if len(rows) > 1 else "has no gradient"
+        involved = f"{self._listed(rows)} {what}"
+        report.add("rows independent", f"{found}: {involved}", "warning")
+        warn(
+            f"Problem(constraint=...): expected independent rows, found {found} at q0: {involved}. "
+            "They are consistent: the motion is unique, the multipliers are not",
             RedundancyWarning,
-            stacklevel=5,
         )
-    elif len(live):
-        report.add("rows independent", f"rank {len(live)} for {len(live)} rows")
+
+    def _keep_together(self) -> None:
+        """Dependent rows that hold now must also ask for the same acceleration."""
+        gamma = np.asarray(_gamma(self.model, self.point, self.p))[self.rows]
+        relative = gamma / self.s.row_sizes(self.s.G[self.rows])
+        bound = CONSISTENT * (self.s.push + np.max(np.abs(relative)))
+        guilty = self._clash(self.rows, relative, bound)
+        if np.any(guilty):
+            raise ProblemError(
+                "Problem(constraint=...): expected rows that can hold together, found that "
+                f"{self._listed(self.rows[guilty])} contradict each other from t0 on: they hold at "
+                "q0 and v0 with dependent gradients, but their second derivatives differ. Remove "
+                "one of them, or start off the singular position"
+            )
+
+    def _offer(self, level: Level) -> str | None:
+        """The nearest consistent state in words, or None."""
+        if level.argument == "v0":
+            v = self._nearest_velocity(self.point)
+            return None if v is None else f"The nearest consistent state: v0 = {pasted(v)}"
+        there = self._nearest_position(level.rows)
+        if there is None:
+            return None
+        position = f"q0 = {pasted(there.q)}"
+        v = self._nearest_velocity(there)
+        if v is None:
+            return f"A consistent position near it: {position}"
+        if self.s.norm(v - self.s.v) <= CONSISTENT * self.s.speed:
+            return f"The nearest consistent state: {position}"
+        return f"The nearest consistent state: {position}, v0 = {pasted(v)}"
+
+    def _nearest_position(self, rows: np.ndarray) -> Point | None:
+        def evaluate(point: Point):
+            s = sample(self.model, point, self.p)
+            return s.g[rows], s.rows_over_time[rows], s
+
+        q = np.asarray(self.point.q)
+        nudge = NUDGE * self.s.length * self.s.spread * np.cos(np.arange(len(q)))
+        roots = (nearest_root(evaluate, self.point.replace(q=q + dq)) for dq in (0.0, nudge))
+        return next((root for root in roots if root is not None), None)
+
+    def _nearest_velocity(self, point: Point) -> np.ndarray | None:
+        s = sample(self.model, point, self.p)
+        G = s.G[s.live]
+        v = s.v - rank.least_change(G, s.M, s.psi[s.live])
+        left = G @ v + s.gt[s.live]
+        return v if np.all(np.abs(left) <= CONSISTENT * s.speed * s.row_sizes(G)) else None
+
+    def _listed(self, rows: np.ndarray) -> str:
+        return ", ".join(self.names[i] for i in rows)
 
 
 @eqx.filter_jit
 def _gamma(model: Model, point: Point, p):
     return model.gamma(point, p)
-
-
-def _keep_together(model, point, p, s: Sample, live, null, names):
-    """Dependent rows that hold now must also ask for the same acceleration, w^T gamma = 0."""
-    gamma = np.asarray(_gamma(model, point, p))[live]
-    relative = gamma / row_lengths(s.G[live])
-    clash = null @ (null.T @ relative)
-    if np.max(np.abs(clash)) > CONSISTENT * max(1.0, np.max(np.abs(relative))):
-        guilty = live[np.abs(clash) > 1e-6 * np.max(np.abs(clash))]
-        raise ProblemError(
-            "Problem(constraint=...): expected rows that can hold together, found that "
-            f"{_listed(names, guilty)} contradict "
-            "each other from t0 on: they hold at q0 and v0 with dependent gradients, but their "
-            "second derivatives differ. "
-            "Remove one of them, or start off the singular position"
-        )
-
-
-def _hold(report, argument, residual, rows, model, point, p, s, names):
-    if not len(rows):
-        return
-    state = np.asarray(point.q if argument == "q0" else point.v)
-    G, size = s.G[rows], max(1.0, np.max(np.abs(state), initial=0.0))
-    relative = residual[rows] / row_lengths(G) / size
-    null = left_null(G, s.M)
-    clash = null @ (null.T @ relative)  # (2)
-    offer = None
-    if np.max(np.abs(relative)) > CONSISTENT:
-        offer = _offer(model, point, p, s, rows if argument == "q0" else None)
-    if np.max(np.abs(clash)) > CONSISTENT and offer is None:
-        guilty = rows[np.abs(clash) > 1e-6 * np.max(np.abs(clash))]
-        level = "" if argument == "q0" else " at velocity level"
-        raise ProblemError(
-            "Problem(constraint=...): expected rows that can hold together, found that "
-            f"{_listed(names, guilty)} "
-            f"contradict each other{level} at {argument}: their gradients are dependent, but their "
-            "residuals "
-            f"{as_list(residual[guilty], 6)} are not. Remove one of them, or start off the "
-            "singular position"
-        )
-    if np.max(np.abs(relative)) > CONSISTENT:
-        worst = rows[np.argmax(np.abs(relative))]
-        what = "row" if argument == "q0" else "rate G v + g_t of the row"
-        bound = CONSISTENT * size * row_lengths(s.G[worst][None])[0]
-        raise ProblemError(
-            f"{argument}: expected a state that satisfies the constraint, found "
-            f"{residual[worst]:.6g} in the {what} "
-            f"{names[worst]} (expected 0 to within {bound:.1g}). "
-            f"{offer or 'No consistent state was found near it.'}"
-        )
-    level = "rows hold at q0" if argument == "q0" else "rows hold at v0"
-    report.add(
-        level,
-        f"|{'g' if argument == 'q0' else 'G v + g_t'}| = {np.max(np.abs(residual[rows])):.1e}",
-    )
-
-
-def _offer(model, point, p, s, rows):
-    """The nearest consistent q0 (if `rows` are given) and v0 in words, or None."""
-    q, v, t = np.asarray(point.q), np.asarray(point.v), float(point.t)
-    text, at = [], lambda q, v: sample(model, p, q, v, t, point.mode, point.held)
-    if rows is not None:
-        system = lambda s: (s.g[rows], np.column_stack([s.G[rows], s.gt[rows]]), s.B)
-        shifts = (
-            0.0,
-            1e-3 * max(1.0, np.max(np.abs(q))) * np.cos(np.arange(q.shape[0])),
-        )  # off a singular position
-        roots = (
-            nearest_root(lambda q, t: system(at(q, v)), q + shift, t, np.linalg.cholesky(s.M))
-            for shift in shifts
-        )
-        root = next((root for root in roots if root is not None), None)
-        if root is None:
-            return None
-        q = root[0]
-        text.append(f"q0 = {as_list(q)}")
-        s = at(q, v)
-    live = np.flatnonzero(s.live)
-    dv = -least_change(s.G[live], s.M, s.psi[live])
-    psi = at(q, v + dv).psi[live]
-    if np.max(np.abs(psi) / row_lengths(s.G[live]), initial=0.0) > CONSISTENT * max(
-        1.0, np.max(np.abs(v))
-    ):
-        return None if rows is None else f"A consistent position near it: {text[0]}"
-    if rows is None or np.max(np.abs(dv)) > CONSISTENT:
-        text.append(f"v0 = {as_list(v + dv)}")
-    return f"The nearest consistent state: {', '.join(text)}"
-
-
-def _listed(names, rows):
-    return ", ".join(names[i] for i in rows)
-
-
-def as_list(x, digits=None) -> str:
-    """Numbers as a list that can be pasted; entries that are round-off beside the others are
-    written as 0."""
-    x = np.ravel(np.asarray(x, float))
-    small = (
-        1e-16 * np.max(np.abs(x), initial=0.0)
-        if digits is None
-        else 1e-8 * np.max(np.abs(x), initial=1.0)
-    )
-    x = np.where(np.abs(x) < small, 0.0, x)
-    return "[" + ", ".join(repr(float(y)) if digits is None else f"{y:.{digits}g}" for y in x) + "]"

@@ -1,306 +1,381 @@
-"""The technical conditions of switching, verified where a mechanism switches.
+"""The conditions of a mode change, verified where a mechanism changes its mode.
 
-At a point where mode i holds and is left, g_i(q) = 0 and z_i(q) = 0, with gradients G and Z,
+At a point where mode i holds and is left because its guard z falls through zero, g_i(q) = 0 and
+z(q) = 0, with gradients G and Z,
 
-    some other mode j continues:         z_j = 0,  g_j = 0                                       (1)
-    z_i crosses zero along the motion:
-        rank [G_i; Z_i] = rank G_i + 1,  rank [G_j; Z_j] = rank G_j + 1                        (2)
+    the new mode j continues:            g_j = 0                                               (1)
+    z crosses zero along the motion:     rank [G_i; Z_i] = rank G_i + 1                        (2)
+    and does not stay there:             rank [G_j; Z_j] = rank G_j + 1                        (3)
 
-(Patil and Bruls). If (2) fails in one of the modes alone, z is the constraint of that mode itself:
-a capture, which has to latch. Rows that depend on time are taken as rows [G, g_t] over (v, 1).
+(Patil and Bruls). If (3) fails, z is the constraint of the new mode itself: a capture, which has to
+latch. (2) and (3) apply to guards that depend on q, and perhaps on t, alone. Rows that depend on
+time are taken as rows over (dx, V dt).
 
-Points are found in two ways. A rehearsal integrates the motion coarsely (projected symplectic Euler
-steps) and meets switching points as the motion does; each must satisfy (1) and (2). Modes that it
-does not leave are searched by Gauss-Newton from several starts; such a point may lie where no
-motion comes, so only one of them needs to satisfy (1).
+Points are found in two ways. A coarse run meets them as the motion does, and each of its events
+must satisfy the conditions. Modes that it does not leave are searched by Gauss-Newton from several
+starts; such a point may lie where no motion comes, so only one of them needs to satisfy (1).
 
 Where z is tangent to the constraint, g = z = 0 has a double root, known to the square root of
 round-off only; `rank.DEPENDENT`, the bound on the sine of the angle between Z and the rows, is well
 above that.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from nsdyn._signature import label
-from nsdyn.checks.start import as_list, nearest_root, sample
-from nsdyn.constraints.mode_rows import Lock
-from nsdyn.constraints.switching import Switching
+from nsdyn._expect import listed
+from nsdyn.checks.coarse_run import coarse_run
+from nsdyn.checks.report import Report
+from nsdyn.checks.sample import Guards, Sample, guards, nearest_root, sample
 from nsdyn.errors import ProblemError
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import rank
+from nsdyn.problem import Problem
 
-STEPS = 250
-SEARCHED = 16  # modes searched in each part
-
-
-class Place(NamedTuple):
-    """A point on the way, with one mode and one held value for each part."""
-
-    q: Any
-    v: Any
-    t: Any
-    modes: tuple
-    held: tuple
+SEARCHED = 16  # modes of each constraint at most
+STEPS_AWAY = (0.02, -0.02, 0.2, -0.2, 1.0, -1.0)  # of the extent of the mechanism, for the starts
+DIRECTIONS = 3  # free directions at most in which they go
+SAME_POINT = 1e-5  # of that extent
+SAME_TIME = 1e-9  # of the whole time
+SHIFTS = (0.0, 0.1, -0.2)  # of the extent, where a guard shows what it depends on
 
 
-class Search:
-    """A model at work: samples and switching points of it."""
+class Guard(NamedTuple):
+    """Guard number n of the model, which is number i of part k."""
 
-    def __init__(self, model: Model, point: Point, p, t_end: float):
-        self.model, self.p = model, p
-        self.span = float(point.t), t_end
-        modes = tuple(np.asarray(mode) for mode in model.split_mode(point.mode))
-        self.start = Place(
-            np.asarray(point.q), np.asarray(point.v), float(point.t), modes, tuple(point.held)
-        )
-        self.parts = {k: part for k, part in enumerate(model.parts) if isinstance(part, Switching)}
-        self.first: dict[int, int] = {}  # where the z's of each part begin among all
-        for k in self.parts:
-            self.first[k] = sum(len(self.parts[j].mode_rows.modes) for j in self.parts if j < k)
+    n: int
+    k: int
+    i: int
 
-    def mode(self, x: Place):
-        """One integer for each part, or the mode of the only part as it is."""
-        if len(x.modes) == 1:
-            return x.modes[0]
-        return (
-            np.concatenate([np.ravel(mode) for mode in x.modes]) if x.modes else np.zeros((), int)
-        )
 
-    def sample(self, x: Place):
-        return sample(self.model, self.p, x.q, x.v, x.t, self.mode(x), x.held)
+class Places:
+    """A model at work: samples, guards and mode changes at its points."""
 
-    def enter(self, x: Place, k: int, mode: int) -> Place:
-        """The same place with part k in another mode, which begins there."""
-        held = self.model.parts[k].hold(jnp.asarray(x.q), jnp.asarray(x.t), self.p)
-        put = lambda items, item: (*items[:k], item, *items[k + 1 :])
-        return x._replace(modes=put(x.modes, np.asarray(mode)), held=put(x.held, held))
+    def __init__(self, model: Model, start: Point, p, t_end: float):
+        self.model = model
+        self.start = start
+        self.p = p
+        self.t_end = t_end
+        self.here = sample(model, start, p)
+        self.meet = float(model.tolerances.meet)
+        self.scale = eqx.tree_at(lambda x: x.touch, model.scale, model.tolerances.meet)
 
-    def root(self, x: Place, guard) -> Place | None:
-        """The point near x where rows and guard vanish; guard(x, s) gives its value and its
-        gradient over (v, 1)."""
-        held = self.model.positional
+    def sample(self, point: Point) -> Sample:
+        return sample(self.model, point, self.p)
 
-        def evaluate(q, t):
-            y = x._replace(q=q, t=t)
-            s = self.sample(y)
-            rows = held & s.live
-            z, Z = guard(y, s)
-            J = np.column_stack([s.G[rows], s.gt[rows]])
-            return np.append(s.g[rows], z), np.vstack([J, Z]), s.B
+    def guards(self, point: Point, more_lam: float = 0.0) -> Guards:
+        return guards(self.model, point, self.p, more_lam)
 
-        found = nearest_root(evaluate, x.q, x.t, free_time=True)
-        slack = 1e-9 * max(1.0, abs(x.t))
-        if found is None or not self.span[0] - slack <= found[1] <= self.span[1] + slack:
+    def mode(self, point: Point, k: int) -> np.ndarray:
+        """The mode of part k."""
+        return np.asarray(self.model.split_mode(point.mode)[k])
+
+    def entered(self, point: Point, mode) -> Point:
+        """The point in another mode of the whole; constraints that change hold what they find."""
+        old = self.model.split_mode(point.mode)
+        new = self.model.split_mode(mode)
+        held = list(point.held)
+        for k, part in enumerate(self.model.parts):
+            if np.any(old[k] != new[k]):
+                held[k] = part.hold(point.q, point.t, self.p)
+        return point.replace(mode=mode, held=tuple(held))
+
+    def with_mode(self, point: Point, k: int, mode) -> Point:
+        """The point with part k in another mode."""
+        modes = list(map(jnp.asarray, self.model.split_mode(point.mode)))
+        modes[k] = jnp.asarray(mode)
+        return self.entered(point, np.asarray(self.model.join_modes(modes)))
+
+    def guards_of(self, k: int) -> list[Guard]:
+        first = sum(self.model.guard_counts[:k])
+        return [Guard(first + i, k, i) for i in range(self.model.guard_counts[k])]
+
+    def vanishing(self, point: Point, k: int) -> list[Guard]:
+        """The guards of part k that are zero here and depend on q, not on v or lam."""
+        at = self.guards(point)
+        zero = np.abs(at.value) <= self.meet * at.sizes(self.sample(point))
+        wanted = zero & at.read_q & ~at.read_motion
+        return [guard for guard in self.guards_of(k) if wanted[guard.n]]
+
+    def sine(self, point: Point, guard: Guard) -> float:
+        """The sine of the angle between the gradient of a guard and the live rows."""
+        s = self.sample(point)
+        rows = s.rows_over_time[s.live]
+        Z = self.guards(point).slope(guard.n, s)
+        finite = np.all(np.isfinite(rows)) and np.all(np.isfinite(Z))
+        return rank.sine(Z, rows, s.M) if finite else np.nan
+
+    def miss(self, point: Point, k: int) -> str | None:
+        """Why part k does not hold here, or None if it does (1)."""
+        s = self.sample(point)
+        first = sum(self.model.row_counts[:k])
+        count = self.model.row_counts[k]
+        rows = slice(first, first + count)
+        g = np.where(s.live[rows], s.g[rows], 0.0)
+        over = np.abs(g) / (self.meet * s.length * s.row_sizes(s.G[rows]))
+        if np.max(over, initial=0.0) <= 1:
             return None
-        return x._replace(q=found[0], t=found[1])
-
-    def own(self, k, i):
-        """The switching function of mode i of part k as a guard."""
-        index = self.first[k] + i
-        return lambda x, s: (s.z[index], np.append(s.Z[index], 0.0))
-
-    def starts(self, x: Place):
-        """Places around x: itself, and moved along its velocity and the directions that its rows
-        leave free."""
-        s = self.sample(x)
-        G = s.G[s.live]
-        yield x
-        if not np.all(np.isfinite(G)):
-            return
-        speed = np.linalg.norm(x.v)
-        free = rank.free_directions(G, s.M)[:3]
-        free = free / rank.row_lengths(free)[:, None]
-        for d in ([x.v / speed] if speed > 0 else []) + list(free):
-            for length in (0.02, -0.02, 0.2, -0.2, 1.0, -1.0):
-                yield x._replace(q=x.q + length * max(1.0, np.max(np.abs(x.q))) * s.B @ d)
-
-    def roots(self, places, guard) -> list[Place]:
-        """The different points found from several places, the nearest to the start first."""
-        found: list[Place] = []
-        for x in places:
-            root = self.root(x, guard)
-            if root is not None and all(np.max(np.abs(root.q - other.q)) > 1e-5 for other in found):
-                found.append(root)
-        return sorted(found, key=lambda root: float(np.linalg.norm(root.q - self.start.q)))
-
-
-def angle(s, Z) -> float:
-    """The sine of the angle between the gradient Z over (v, 1) and the live rows, in the mass
-    metric."""
-    J = np.column_stack([s.G, s.gt])[s.live]
-    if not np.any(Z):
-        return 0.0
-    if not np.all(np.isfinite(J)):
-        return np.nan
-    return rank.sine(Z, J, s.M)
-
-
-def switching_conditions(report, search: Search):
-    """Verify (1) and (2) for every Switching part."""
-    if not search.parts:
-        return
-    left: dict = {k: set() for k in search.parts}
-    places = list(_rehearse(search, report, left))
-    for k, part in search.parts.items():
-        waiting = [
-            i for i in range(len(part.mode_rows.modes)) if i not in left[k] and not part.latch[i]
-        ]
-        for i in waiting[:SEARCHED]:
-            _search_mode(search, report, k, i, places)
-        if waiting[SEARCHED:]:
-            report.add(
-                f"{_owner(search, k)}switching",
-                f"modes {waiting[SEARCHED:]} not searched for switching points",
-                "note",
-            )
-
-
-def _rehearse(search: Search, report, left):
-    """A coarse integration of the motion through its switches, verifying each; yields the places
-    after them."""
-    x, h = search.start, (search.span[1] - search.span[0]) / STEPS
-    risen = dict.fromkeys(search.parts, False)
-    widths = search.model.guard_counts
-    others = np.repeat(np.array([k not in search.parts for k in range(len(widths))]), widths)
-    for _ in range(STEPS):
-        s = search.sample(x)
-        if not all(np.all(np.isfinite(y)) for y in (s.f, s.G, s.z)) or np.any(s.guards[others] < 0):
-            return
-        for k in search.parts:
-            i = int(x.modes[k])
-            z = s.z[search.first[k] + i]
-            if z >= 0 or search.parts[k].latch[i]:
-                risen[k] = risen[k] or z > 0
-                continue
-            root = search.root(x, search.own(k, i)) if risen[k] else None
-            if root is None:
-                return  # it leads back, or the crossing is lost
-            x, risen[k] = _verified(search, report, k, i, root), False
-            left[k].add(i)
-            yield x
-            s = search.sample(x)
-        try:
-            x = _step(x, s, h)
-        except np.linalg.LinAlgError:
-            return
-
-
-def _step(x: Place, s, h) -> Place:
-    """A symplectic Euler step whose velocity satisfies the rows and whose position drift is
-    removed."""
-    pull = lambda r: -rank.least_change(s.G[s.live], s.M, r)
-    v = x.v + h * np.linalg.solve(s.M, s.f)
-    v = v + pull((s.G @ v + s.gt)[s.live])
-    return x._replace(q=x.q + s.B @ (h * v + pull(s.g[s.live])), v=v, t=x.t + h)
-
-
-def _search_mode(search: Search, report, k, i, places):
-    """Switching points of a mode that the rehearsal did not leave."""
-    x = search.start if i == int(search.start.modes[k]) else search.enter(search.start, k, i)
-    near = [search.enter(place, k, i) for place in places if int(place.modes[k]) == i]
-    roots = search.roots([*near, *search.starts(x)], search.own(k, i))
-    good = [bool(_partners(search, k, i, root)[0]) for root in roots]
-    what = f"{_owner(search, k)}switching from {_mode(search, k, i)}"
-    if not roots:
-        report.add(what, "no switching point found", "note")
-    elif not any(good):
-        _verified(search, report, k, i, roots[0])  # raises
-    for root, meets in zip(roots, good, strict=True):
-        if meets:
-            _verified(search, report, k, i, root)
-        else:
-            report.add(
-                what,
-                f"no other mode continues at q = {as_list(root.q, 6)}, should a motion come there",
-                "note",
-            )
-
-
-def _partners(search: Search, k, i, x: Place):
-    """The modes that satisfy (1) at x, the fastest first, and a word on the nearest miss."""
-    part, first = search.parts[k], search.first[k]
-    s = search.sample(x)
-    size = 1e-6 * max(1.0, np.max(np.abs(x.q)))
-    z, Z = (y[first : first + len(part.mode_rows.modes)] for y in (s.z, s.Z))
-    row = sum(search.model.row_counts[:k])
-    mine = slice(row, row + search.model.row_counts[k])
-    found, miss = [], f"no other switching function vanishes there, z = {as_list(z, 4)}"
-    for j in np.flatnonzero(np.abs(z) <= size * rank.row_lengths(Z)):
-        if j == i:
-            continue
-        y = search.enter(x, k, int(j))
-        s = search.sample(y)
-        g = np.where(s.live, s.g, 0.0)[mine]
-        if np.all(np.abs(g) <= size):
-            found.append(int(j))
-        else:
-            worst = int(np.argmax(np.abs(g)))
-            name = part.row_names(jnp.asarray(y.q), y.t, search.p, int(j), len(g))[worst]
-            miss = (
-                f"{_mode(search, k, int(j))} does not hold there: "
-                f"its row {name} is {g[worst]:.6g}, expected 0"
-            )
-    return sorted(found, key=lambda j: -(Z[j] @ x.v)), miss
-
-
-def _verified(search: Search, report, k, i, x: Place) -> Place:
-    """x in the mode that continues; raises where (1) or (2) does not hold."""
-    part = search.parts[k]
-    found, miss = _partners(search, k, i, x)
-    whose = f"{_owner(search, k)}{_mode(search, k, i)}"
-    where = f"at the switching point q = {as_list(x.q, 6)} of {whose}, where its z = 0"
-    if not found:
-        raise ProblemError(
-            f"Switching(modes=..., switches=...): expected that another mode continues {where}, "
-            f"found that {miss}. "
-            "Constraints that replace each other must both hold on z = 0"
-        )  # (1)
-    j = found[0]
-    modes = ((i, x), (j, search.enter(x, k, j)))
-    sines = [
-        angle(search.sample(y), search.own(k, mode)(y, search.sample(y))[1]) for mode, y in modes
-    ]
-    tangent = [mode for (mode, _), sine in zip(modes, sines, strict=True) if sine <= rank.DEPENDENT]
-    loose = [mode for mode in tangent if not part.latch[mode]]
-    bound = f"(sine of the angle {min(sines):.1e}, expected above {rank.DEPENDENT:g})"
-    if len(tangent) == 2 and loose:
-        raise ProblemError(
-            "Switching(switches=...): the switching function is tangent to the constraint "
-            f"{where}: its gradient Z "
-            f"lies in the row space of G {bound}, so that it touches zero without crossing it. "
-            "Choose a z that changes "
-            "along the motion"
-        )  # (2)
-    if loose:
-        raise ProblemError(
-            "Switching(latch=...): expected a latch, found that the switching function is the "
-            "constraint of "
-            f"{_mode(search, k, loose[0])} itself {where} {bound}: it stays zero in that mode, a "
-            "capture. Use "
-            f"latch=True, or a tuple with True for mode {loose[0]}, or choose a z that changes "
-            "along the motion"
-        )  # (2)
-    what = f"{_owner(search, k)}switching from {_mode(search, k, i)} to {_mode(search, k, j)}"
-    if all(
-        line.what != what for line in report.lines
-    ):  # a cyclic motion comes there again and again
-        report.add(
-            what,
-            f"at q = {as_list(x.q, 6)}: both hold, sine of (Z, G) = {sines[0]:.2g}, {sines[1]:.2g}",
+        worst = int(np.argmax(over))
+        part = self.model.parts[k]
+        mode = self.mode(point, k)
+        name = part.row_names(point.q, point.t, self.p, mode, count)[worst]
+        return (
+            f"{part.mode_name(mode)} does not hold there: its row {name} is {g[worst]:.6g}, "
+            "expected 0"
         )
-    return modes[1][1]
+
+    # Words.
+
+    def owner(self, k: int) -> str:
+        return f"constraint[{k}] " if len(self.model.parts) > 1 else ""
+
+    def mode_name(self, point: Point, k: int) -> str:
+        return self.model.parts[k].mode_name(self.mode(point, k))
+
+    def where(self, point: Point, k: int) -> str:
+        name = f"{self.owner(k)}{self.mode_name(point, k)}"
+        return f"at the switching point q = {listed(point.q)} of {name}"
 
 
-def _owner(search: Search, k) -> str:
-    return f"constraint[{k}] " if len(search.model.parts) > 1 else ""
+def check_mode_changes(
+    report: Report, problem: Problem, model: Model, start: Point, rollout: Callable
+) -> None:
+    """Verify (1) to (3) in a coarse run, and for guards of modes that it does not leave."""
+    if model.k == 0:
+        report.add("mode changes", "none: there are no guards")
+        return
+    places = Places(model, start, problem.params, problem.t_end)
+    crossed: set = set()
+    after = [start]
+    for before, point in _events(coarse_run(report, problem, rollout), start, places):
+        crossed |= _check_event(report, places, before, point)
+        after.append(point)
+    for k in range(len(model.parts)):
+        _search_part(report, places, k, crossed, after)
 
 
-def _mode(search: Search, k, i) -> str:
-    items = search.parts[k].mode_rows.modes[i]
-    return (
-        f"mode {i} "
-        f"({', '.join(x.name() if isinstance(x, Lock) else label(x) for x in items) or 'free'})"
+def _events(run, start: Point, places: Places) -> Iterator[tuple[Point, Point]]:
+    """The points before and after each event of a run."""
+    point = start
+    events = run.events
+    for e in range(int(events.count)):
+        arrived = point.replace(t=events.t[e], q=events.q[e], v=events.v_before[e])
+        before = arrived.replace(mode=events.mode_before[e])
+        point = places.entered(before, events.mode_after[e]).replace(v=events.v_after[e])
+        yield before, point
+
+
+def _key(places: Places, guard: Guard, point: Point) -> tuple:
+    """A guard in a mode of its part."""
+    return (guard.n, *np.ravel(places.mode(point, guard.k)).tolist())
+
+
+def _check_event(report: Report, places: Places, before: Point, after: Point) -> set:
+    """Verify one event; the guards that crossed."""
+    crossed = set()
+    for k in range(len(places.model.parts)):
+        if np.all(places.mode(before, k) == places.mode(after, k)):
+            continue
+        miss = places.miss(after, k)
+        if miss is not None:
+            raise _does_not_continue(places, before, k, miss)
+        fired = places.vanishing(before, k)
+        for guard in fired:
+            _check_crossing(report, places, guard, before, after)
+            crossed.add(_key(places, guard, before))
+        what = f"{places.owner(k)}mode change {_from_to(places, before, after, k)}"
+        if not fired and not report.has(what):
+            report.add(what, f"at t = {float(before.t):.6g}: the new rows hold")
+    return crossed
+
+
+def _from_to(places: Places, before: Point, after: Point, k: int) -> str:
+    return f"from {places.mode_name(before, k)} to {places.mode_name(after, k)}"
+
+
+def _does_not_continue(places: Places, point: Point, k: int, miss: str) -> ProblemError:
+    part = places.model.parts[k]
+    return ProblemError(
+        f"{type(part).__name__}{part.rows_argument}: expected that another mode continues "
+        f"{places.where(point, k)}, found that {miss}. Constraints that replace each other must "
+        "both hold where the mode changes"
+    )  # (1)
+
+
+def _check_crossing(
+    report: Report, places: Places, guard: Guard, before: Point, after: Point | None
+) -> None:
+    """Verify (2), and (3) where the point after is known."""
+    k = guard.k
+    name = places.model.parts[k].guard_name(guard.i)
+    leaving = places.sine(before, guard)
+    staying = [] if after is None else _sines(places, after, k)
+    sines = [leaving, *staying]
+    what = f"{places.owner(k)}{name} crosses zero in {places.mode_name(before, k)}"
+    found = f"at q = {listed(before.q)}: sine of (Z, G) = {', '.join(f'{x:.2g}' for x in sines)}"
+    if after is not None:
+        what = f"{places.owner(k)}switching {_from_to(places, before, after, k)}"
+        found = f"{found}, both hold, {name} crosses zero"
+    verdict = "ok"
+    if not np.all(np.isfinite(sines)):
+        found = f"not verified: gradients are not finite at q = {listed(before.q)}"
+        verdict = "note"
+    elif min(sines) <= rank.DEPENDENT:
+        captive = before if after is None or leaving <= rank.DEPENDENT else after
+        found = _capture(places, guard, before, captive, sines)
+        verdict = "note"
+    if not report.has(what):
+        report.add(what, found, verdict)
+
+
+def _sines(places: Places, point: Point, k: int) -> list[float]:
+    """Of the angles at which the guards of part k that are zero here can leave zero."""
+    return [places.sine(point, guard) for guard in places.vanishing(point, k)]
+
+
+def _capture(places: Places, guard: Guard, before: Point, captive: Point, sines: list) -> str:
+    """Raise if a guard cannot leave zero; in words what is known where a constraint does not
+    mind."""
+    part = places.model.parts[guard.k]
+    name = part.guard_name(guard.i)
+    where = places.where(before, guard.k)
+    bound = f"(sine of the angle {min(sines):.1e}, expected above {rank.DEPENDENT:g})"
+    found = (
+        f"{name} is the constraint of {places.mode_name(captive, guard.k)} itself {where} {bound}: "
+        "it stays zero in that mode, a capture"
     )
+    error = part.capture_error(places.mode(captive, guard.k), found)
+    if captive is before and (error is None or max(sines) <= rank.DEPENDENT):
+        raise ProblemError(
+            f"{type(part).__name__}{part.guards_argument}: {name} is tangent to the constraint "
+            f"{where}, where it vanishes: its gradient Z lies in the row space of G {bound}, so "
+            "that it touches zero without crossing it. Choose one that changes along the motion"
+        )  # (2)
+    if error is not None:
+        raise error  # (3)
+    return found
+
+
+# The search.
+
+
+def _search_part(report: Report, places: Places, k: int, crossed: set, after: list[Point]) -> None:
+    """Look for points where the guards of part k vanish that the run did not come to."""
+    part = places.model.parts[k]
+    modes = part.modes_to_search(places.mode(places.start, k))
+    for mode in modes[:SEARCHED]:
+        start = places.with_mode(places.start, k, mode)
+        near = [point for point in after if np.all(places.mode(point, k) == mode)]
+        for guard in places.guards_of(k):
+            if _key(places, guard, start) not in crossed:
+                _search_guard(report, places, guard, start, near)
+    if modes[SEARCHED:]:
+        names = ", ".join(part.mode_name(mode) for mode in modes[SEARCHED:])
+        report.add(f"{places.owner(k)}guards", f"not searched in {names}", "note")
+
+
+def _search_guard(
+    report: Report, places: Places, guard: Guard, start: Point, near: list[Point]
+) -> None:
+    part = places.model.parts[guard.k]
+    name = f"{places.owner(guard.k)}{part.guard_name(guard.i)}"
+    what = f"{name} of {places.mode_name(start, guard.k)}"
+    reason = _not_searchable(places, guard, start)
+    if reason is not None:
+        report.add(what, reason, "note")
+        return
+    roots = _roots(places, guard, [*near, *_starts(places, start)])
+    if not roots:
+        report.add(what, "no point found where it vanishes, so no switching point found", "note")
+        return
+    continued = [_continued(places, guard, root) for root in roots]
+    if all(miss for _, miss in continued):
+        raise _does_not_continue(places, roots[0], guard.k, continued[0][1])
+    for root, (after, miss) in zip(roots, continued, strict=True):
+        if miss:
+            found = f"no other mode continues at q = {listed(root.q)}, should a motion come there"
+            report.add(what, found, "note")
+        else:
+            _check_crossing(report, places, guard, root, after)
+
+
+def _continued(places: Places, guard: Guard, point: Point) -> tuple[Point | None, str]:
+    """The point in the mode that follows, or None if only the motion could tell; and in words why
+    there is no such mode."""
+    part = places.model.parts[guard.k]
+    mode = places.mode(point, guard.k)
+    found = part.successors(point.q, places.p, mode, places.scale)
+    if found is None:
+        return None, ""
+    modes, reason = found
+    for mode in modes:
+        after = places.with_mode(point, guard.k, mode)
+        miss = places.miss(after, guard.k)
+        if miss is None:
+            return after, ""
+        reason = miss
+    return None, reason
+
+
+def _not_searchable(places: Places, guard: Guard, start: Point) -> str | None:
+    """Why a guard has no points to search for, as seen at a few places."""
+    s = places.here
+    reads_q = False
+    for shift in SHIFTS:
+        step = shift * np.cos(1.0 + np.arange(max(len(s.q), len(s.v))))
+        q = s.q + step[: len(s.q)] * s.extent * s.spread
+        v = s.v + step[: len(s.v)] * s.speed * s.widths
+        at = places.guards(start.replace(q=q, v=v), more_lam=1.0 + shift)
+        if at.read_motion[guard.n]:
+            return "not verified: it depends on v or lam"
+        reads_q = reads_q or bool(at.read_q[guard.n])
+    return None if reads_q else "not verified: it does not depend on q"
+
+
+def _starts(places: Places, point: Point) -> Iterator[Point]:
+    """The point itself, and others along its velocity and the directions that its rows leave
+    free."""
+    yield point
+    s = places.sample(point)
+    G = s.G[s.live]
+    if not np.all(np.isfinite(G)):
+        return
+    directions = list(rank.free_directions(G, s.M)[:DIRECTIONS])
+    speed = s.norm(s.v)
+    if speed > 0:
+        directions.insert(0, s.v / speed)
+    for direction in directions:
+        for part in STEPS_AWAY:
+            yield point.replace(q=s.q + part * s.extent * s.B @ direction)
+
+
+def _roots(places: Places, guard: Guard, starts: list[Point]) -> list[Point]:
+    """The different points where rows and guard vanish, the nearest to the start first."""
+    s = places.here
+    apart = lambda a, b: float(np.max(np.abs(a.q - b.q) / s.spread) / s.extent)
+    found: list[Point] = []
+    for start in starts:
+        root = _root(places, guard, start)
+        if root is not None and all(apart(root, other) > SAME_POINT for other in found):
+            found.append(root)
+    return sorted(found, key=lambda root: apart(root, places.start))
+
+
+def _root(places: Places, guard: Guard, start: Point) -> Point | None:
+    def evaluate(point: Point):
+        s = places.sample(point)
+        rows = s.live & places.model.positional
+        at = places.guards(point)
+        residual = np.append(s.g[rows], at.value[guard.n])
+        return residual, np.vstack([s.rows_over_time[rows], at.slope(guard.n, s)]), s
+
+    found = nearest_root(evaluate, start, free_time=True)
+    slack = SAME_TIME * places.here.span
+    if found is None:
+        return None
+    in_time = float(places.start.t) - slack <= found.t <= places.t_end + slack
+    return found if in_time else None

@@ -362,12 +362,10 @@ def _integrators() -> dict[str, type]:
 def _laws() -> dict[str, type]:
     from nsdyn import laws
 
-    classes = {name: getattr(laws, name) for name in laws.__all__}
-    return {
-        name: c
-        for name, c in classes.items()
-        if issubclass(c, laws.AbstractLaw) and c is not laws.AbstractLaw
-    }
+    public = {name: getattr(laws, name) for name in laws.__all__}
+    classes = {name: c for name, c in public.items() if isinstance(c, type)}
+    kinds = {name: c for name, c in classes.items() if issubclass(c, laws.AbstractLaw)}
+    return {name: c for name, c in kinds.items() if c is not laws.AbstractLaw}
 
 
 def _law(text: str) -> Any:
@@ -375,7 +373,7 @@ def _law(text: str) -> Any:
 
 
 def _integrator(text: str, formulation: str) -> Any:
-    from nsdyn.stepping.integrator import AbstractIntegrator
+    from nsdyn.stepping.integrator import as_integrator
 
     known = _integrators()
     if formulation and text != "RK4":
@@ -383,11 +381,9 @@ def _integrator(text: str, formulation: str) -> Any:
             f"--formulation is for --integrator RK4 alone; give {text!r} its settings in "
             "parentheses"
         )
-    made = (
-        known["RK4"](formulation=formulation)
-        if formulation
-        else parse_object("integrator", text, known)
-    )
-    return (
-        made if isinstance(made, AbstractIntegrator) else known["EventDriven"](made)
-    )  # a smooth method needs it
+    if formulation:
+        made = known["RK4"](formulation=formulation)
+    else:
+        made = parse_object("integrator", text, known)
+    # A smooth method that cannot go by itself needs a driver.
+    return known["EventDriven"](made) if as_integrator(made) is None else made

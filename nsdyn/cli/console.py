@@ -149,13 +149,9 @@ def show_statuses(result: Any) -> None:
     """How many trajectories of a sweep ended how."""
     import numpy as np
 
-    from nsdyn.status import MESSAGES, Status
-
     codes, counts = np.unique(result.status, return_counts=True)
-    rows = [
-        (Status(code).name, count, MESSAGES[Status(code)])
-        for code, count in zip(codes, counts, strict=True)
-    ]
+    meanings = [result.meaning(code) for code in codes]
+    rows = [(name, count, text) for (name, text), count in zip(meanings, counts, strict=True)]
     show_table(f"{len(result.status)} trajectories", ("status", "count", "meaning"), rows)
 
 

@@ -74,12 +74,15 @@ def sweep_arguments(problem: Any, values: dict[str, Any]) -> dict[str, Any]:
 def parse_object(what: str, text: str, known: dict[str, type]) -> Any:
     """The object that a text such as Restitution(e=0.5) describes. Calls may nest; an unknown word
     is a string."""
-    short = {name.lower(): name for name in known}
+    from nsdyn.numerics.newton import Newton  # here: the command line shows its help without JAX
+
+    inside = known | {"Newton": Newton}
+    short = {name.lower(): name for name in inside}
 
     def find(name: str) -> type:
         if name.lower() not in short:
             raise unknown(what, name, known)
-        return known[short[name.lower()]]
+        return inside[short[name.lower()]]
 
     def value(node: ast.expr) -> Any:
         match node:

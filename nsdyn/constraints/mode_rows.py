@@ -1,11 +1,11 @@
 """The rows of a constraint with listed modes: which functions and locks make up each mode, and
-where their rows sit.
+which rows belong to them.
 
 A mode is None, a function g(q, t, p), a `lock(...)`, or a tuple of these. Two layouts, chosen
 statically:
 
-- union: every function has rows of its own and only the mask follows the mode. Used where that
-  takes no more rows than the largest mode, as with brakes that lock one after another; the Jacobian
+- union: every function has rows of its own and only the mask depends on the mode. Used if that
+  needs no more rows than the largest mode, as with brakes that lock one after another; the Jacobian
   then does not depend on the mode at all.
 - padded: the rows of the mode are selected by the traced mode and padded to the largest mode.
 """
@@ -17,13 +17,27 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
+from nsdyn import _expect as expect
 from nsdyn._signature import accepts_positional, label
+from nsdyn._types import (
+    AnyArray,
+    AnyConfiguration,
+    AnyMode,
+    AnyTime,
+    Held,
+    Mode,
+    Params,
+    RowMask,
+    Rows,
+)
 from nsdyn.errors import ProblemError
 
 
 class Lock(eqx.Module):
-    """One held quantity: coordinate `target`, or the function target(q, p)."""
+    """One held quantity: the coordinate with the index `target`, or the function target(q, p) ->
+    scalar or (k,)."""
 
     target: int | Callable = eqx.field(static=True)
 
@@ -31,7 +45,7 @@ class Lock(eqx.Module):
     def linear(self) -> bool:
         return not callable(self.target)
 
-    def value(self, q, p):
+    def value(self, q: AnyConfiguration, p: Params) -> AnyArray:
         if callable(self.target):
             return jnp.ravel(self.target(q, p))
         if not -q.shape[0] <= self.target < q.shape[0]:
@@ -45,8 +59,13 @@ class Lock(eqx.Module):
 
 
 def lock(*targets: int | Callable) -> tuple[Lock, ...]:
-    """Hold coordinates (by index) or functions c(q, p) where they were when the stage or mode
-    began."""
+    """Hold coordinates or functions at the values they have when the stage or mode begins. For the
+    modes of `Switching` and the stages of `Scheduled`.
+
+    targets: indices of coordinates, or functions f(q, p) -> scalar or (k,). A vector-valued
+        function is held in all its k components, so `lock(f)` stands for k rows
+        f(q, p) - f(q, p at the mode change) = 0.
+    """
     if not targets:
         raise ProblemError("lock(): expected at least one coordinate index or function c(q, p)")
     for target in targets:
@@ -95,30 +114,30 @@ class ModeRows(eqx.Module):
     def linear(self) -> bool:
         return all(isinstance(item, Lock) and item.linear for item in self.items)
 
-    def hold(self, q, t, p):
+    def hold(self, q: AnyConfiguration, t: AnyTime, p: Params) -> tuple:
         return tuple(item.value(q, p) for item in self.locks)
 
-    def _value(self, item, q, t, p, held):
+    def _value(self, item: Any, q: AnyConfiguration, t: AnyTime, p: Params, held: Held) -> Array:
         if isinstance(item, Lock):
             return item.value(q, p) - held[self.locks.index(item)]
         return jnp.ravel(item(q, t, p))
 
-    def sizes(self, q, t, p) -> dict:
+    def sizes(self, q: AnyConfiguration, t: AnyTime, p: Params) -> dict:
         def size(item):
             if isinstance(item, Lock) and item.linear:
-                return 1  # the common case; the general way takes a tracer through the function
+                return 1  # the common case; the general one traces the function
             value = lambda q, t, p: self._value(item, q, t, p, self.hold(q, t, p))
             return jax.eval_shape(value, q, t, p).shape[0]
 
         return {item: size(item) for item in self.items}
 
-    def _layout(self, q, t, p):
+    def _layout(self, q: AnyConfiguration, t: AnyTime, p: Params) -> tuple[dict, int, bool]:
         sizes = self.sizes(q, t, p)
         largest = max(sum(sizes[item] for item in mode) for mode in self.modes)
         union = sum(sizes.values())
         return sizes, largest, union <= largest
 
-    def table(self, q, t, p) -> np.ndarray:
+    def table(self, q: AnyConfiguration, t: AnyTime, p: Params) -> np.ndarray:
         """Which rows are live in which mode, shape (modes, m)."""
         sizes, largest, union = self._layout(q, t, p)
         if union:
@@ -133,7 +152,7 @@ class ModeRows(eqx.Module):
             [np.arange(largest) < sum(sizes[item] for item in mode) for mode in self.modes], bool
         )
 
-    def rows(self, q, t, p, mode, held):
+    def rows(self, q: AnyConfiguration, t: AnyTime, p: Params, mode: Mode, held: Held) -> Rows:
         _, largest, union = self._layout(q, t, p)
         if union:
             return jnp.concatenate(
@@ -150,12 +169,15 @@ class ModeRows(eqx.Module):
 
         return jax.lax.switch(mode, [branch(items) for items in self.modes], q, t, p, held)
 
-    def live(self, q, t, p, mode):
+    def live(self, q: AnyConfiguration, t: AnyTime, p: Params, mode: Mode) -> RowMask:
         return jnp.asarray(self.table(q, t, p))[mode]
 
-    def persists(self, q, t, p, before, after):
+    def persists(
+        self, q: AnyConfiguration, t: AnyTime, p: Params, before: Mode, after: Mode
+    ) -> RowMask:
         """Which rows of the mode `after` belong to items that are in the mode `before` too. A lock
-        that stays is held anew at each mode change, but where it was: the same row."""
+        that stays stores its value again at each mode change, but the value is the same: it is
+        the same row."""
         sizes, _, union = self._layout(q, t, p)
         live = self.table(q, t, p)
         if union:
@@ -167,12 +189,28 @@ class ModeRows(eqx.Module):
                 known[i, j, : len(same)] = same
         return jnp.asarray(known)[before, after]
 
-    def names(self, q, t, p, mode) -> list[str]:
+    def names(self, q: AnyConfiguration, t: AnyTime, p: Params, mode: AnyMode) -> list[str]:
         sizes, largest, union = self._layout(q, t, p)
         items = self.items if union else self.modes[int(mode)]
-        names = [
-            f"{i.name() if isinstance(i, Lock) else label(i)}[{k}]"
-            for i in items
-            for k in range(sizes[i])
-        ]
+        names = [f"{_item_name(item)}[{k}]" for item in items for k in range(sizes[item])]
         return names + ["padding"] * (largest - len(names))
+
+    def mode_name(self, mode: AnyMode) -> str:
+        """The number of the mode and what it consists of."""
+        items = self.modes[int(mode)]
+        return f"mode {int(mode)} ({', '.join(map(_item_name, items)) or 'free'})"
+
+    def check_shapes(
+        self, owner: str, argument: str, q: AnyConfiguration, t: AnyTime, p: Params
+    ) -> None:
+        """Every function and lock must return a vector."""
+        for item in self.items:
+            if not isinstance(item, Lock):
+                expect.vector(f"{owner}({argument}=...)", item, q, t, p)
+                continue
+            value = item.target if callable(item.target) else item.value
+            expect.vector(f"{owner}({argument}=lock(...))", value, q, p, name=item.name())
+
+
+def _item_name(item: Any) -> str:
+    return item.name() if isinstance(item, Lock) else label(item)

@@ -7,32 +7,73 @@ With the Heaviside step s(x) = 0, 1/2, 1 for x < 0, = 0, > 0 the constraint read
     k modes, k z's:     g = sum_i [prod_{j != i} (1 - s(z_j))] s(z_i) g_i                    (2)
 
 (1) is (2) with z_1 = -z, z_2 = z, up to the factor 1/2 on the surface itself, where both terms
-vanish. The formula gives the mode at the start. From then on the mode is memory: it is left when
-its own z falls through zero and the mode whose z rises is entered; among several, the fastest one.
-The rate of z decides at a tie at the start as well.
+vanish. The formula gives the mode at the start. From then on the mode is remembered: it is left
+when its own z falls through zero, and the mode whose z rises is entered; if there are several, the
+one whose z rises fastest. If several z vanish at the start, their rates decide as well.
 
-A z that is the new constraint itself (a capture) stays at zero after the switch: `latch=True` keeps
-every mode but the first once it was entered; a tuple of booleans says it mode by mode.
+A z that is the new constraint itself (a capture) stays at zero after the mode change: `latch=True`
+keeps every mode but the first once it has been entered; a tuple of booleans decides mode by mode.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
 
+from nsdyn import _expect as expect
 from nsdyn._signature import require_function
-from nsdyn.constraints.base import NO_MODE, AbstractConstraint, Scale
+from nsdyn._types import (
+    Abstract,
+    AnyConfiguration,
+    AnyMode,
+    AnyTime,
+    Configuration,
+    GuardMask,
+    Guards,
+    Held,
+    Mode,
+    Params,
+    RowMask,
+    Rows,
+    Time,
+    Velocity,
+)
+from nsdyn.constraints.base import NO_MODE, AbstractConstraint, AbstractReport, Scale, Start
 from nsdyn.constraints.mode_rows import ModeRows, flatten
 from nsdyn.errors import ProblemError
 
 
 class Switching(AbstractConstraint):
+    """Constraints that replace each other where a switching function changes its sign.
+
+    modes: for each mode None (free), a function g(q, t, p) -> scalar or (m,), lock(...), or a tuple
+        of these. At the point where one mode follows another, the rows of both must hold.
+    switches: the switching functions: one z(q, p) for two modes, negative in mode 0 and positive in
+        mode 1; or one for each mode, positive in that mode. Along the motion z must cross zero, not
+        just touch it.
+    latch: which modes are never left once they have been entered. A latch is needed if the
+        constraint of a mode keeps its own z at zero, as when a moving part is captured at z = 0: z
+        then never rises again, and without a latch round-off would decide whether the mode is left.
+        False (the default): no mode latches. True: every mode but the first. Or a tuple with a
+        boolean for each mode.
+
+    If the velocity after the jump leads straight back through z = 0, the run stops with LEADS_BACK.
+    """
+
+    rows_argument: ClassVar[str] = "(modes=..., switches=...)"
+    guards_argument: ClassVar[str] = "(switches=...)"
+
     mode_rows: ModeRows
     switches: tuple[Callable, ...] = eqx.field(static=True)
     latch: tuple[bool, ...] = eqx.field(static=True)
 
-    def __init__(self, modes, switches, latch=False):
+    def __init__(
+        self, modes: Sequence, switches: Sequence[Callable], latch: bool | Sequence[bool] = False
+    ) -> None:
         for name, value in (("modes", modes), ("switches", switches)):
             if not isinstance(value, tuple | list):
                 raise ProblemError(
@@ -61,25 +102,25 @@ class Switching(AbstractConstraint):
             )
 
     @property
-    def drifts(self):
+    def drifts(self) -> bool:
         return not self.mode_rows.linear
 
     @property
-    def rows_independent(self):
+    def rows_independent(self) -> bool:
         return self.mode_rows.linear
 
     @property
-    def guards_use_lam(self):
+    def guards_use_lam(self) -> bool:
         return False
 
-    def z(self, q, p):
+    def z(self, q: AnyConfiguration, p: Params) -> Float[Array, " modes"]:
         """All switching functions, positive in their own mode, shape (modes,)."""
         if len(self.switches) == 1:
             z = jnp.reshape(self.switches[0](q, p), ())
             return jnp.stack([-z, z])
         return jnp.stack([jnp.reshape(z(q, p), ()) for z in self.switches])
 
-    def value(self, q, t, p):
+    def value(self, q: Configuration, t: AnyTime, p: Params) -> Rows:
         """The constraint by the product formula (2), padded to the largest mode; needs no memory,
         so locks are not allowed."""
         if self.mode_rows.locks:
@@ -96,35 +137,43 @@ class Switching(AbstractConstraint):
         others = jnp.stack([jnp.prod(jnp.delete(1.0 - s, i)) for i in range(s.shape[0])])
         return jnp.sum((others * s)[:, None] * g, axis=0)  # (2)
 
-    def start(self, q, qdot, t, p, scale):
+    def start(
+        self, q: Configuration, qdot: Configuration, t: Time, p: Params, scale: Scale
+    ) -> Mode:
         return self._entered(q, qdot, p, jnp.full((), NO_MODE), scale)
 
-    def _entered(self, q, qdot, p, leaving, scale: Scale):
-        """The mode that the motion is in just after now; NO_MODE if there is none."""
+    def _entered(
+        self, q: Configuration, qdot: Configuration, p: Params, leaving: Mode, scale: Scale
+    ) -> Mode:
+        """The mode that the motion enters from here; NO_MODE if there is none."""
         z = self.z(q, p)
         Z = jax.jacfwd(lambda q: self.z(q, p))(q)
         dz = Z @ qdot
-        surface = jnp.abs(z) <= scale.near_zero(jax.lax.stop_gradient(Z))
+        surface = jnp.abs(z) <= scale.near_zero(jax.lax.stop_gradient(Z), q)
         score = jnp.where(surface, dz, jnp.where(z > 0, jnp.inf, -jnp.inf))
         score = jnp.where(jnp.arange(z.shape[0]) == leaving, -jnp.inf, score)
         allowed = (score > 0) | (surface & (score >= 0) & (leaving == NO_MODE))
         best = jnp.argmax(jnp.where(allowed, score, -jnp.inf))
         return jnp.where(jnp.any(allowed), best, NO_MODE)
 
-    def rows(self, q, t, p, mode, held):
+    def rows(self, q: Configuration, t: Time, p: Params, mode: Mode, held: Held) -> Rows:
         return self.mode_rows.rows(q, t, p, jnp.maximum(mode, 0), held)
 
-    def live(self, q, t, p, mode):
+    def live(self, q: Configuration, t: Time, p: Params, mode: Mode) -> RowMask | None:
         return self.mode_rows.live(q, t, p, jnp.maximum(mode, 0))
 
-    def persists(self, q, t, p, mode_before, mode_after):
+    def persists(
+        self, q: Configuration, t: Time, p: Params, mode_before: Mode, mode_after: Mode
+    ) -> RowMask | None:
         before, after = jnp.maximum(mode_before, 0), jnp.maximum(mode_after, 0)
         return self.mode_rows.persists(q, t, p, before, after)
 
-    def hold(self, q, t, p):
+    def hold(self, q: AnyConfiguration, t: AnyTime, p: Params) -> Held:
         return self.mode_rows.hold(q, t, p)
 
-    def guards(self, q, v, lam, t, p, mode, held):
+    def guards(
+        self, q: Configuration, v: Velocity, lam: Rows, t: Time, p: Params, mode: Mode, held: Held
+    ) -> Guards:
         mode = jnp.maximum(mode, 0)
         if len(self.switches) == 1:
             own = jnp.where(mode == 1, 1.0, -1.0) * jnp.reshape(self.switches[0](q, p), ())
@@ -133,8 +182,83 @@ class Switching(AbstractConstraint):
             own = jax.lax.switch(mode, [branch(z) for z in self.switches], q, p)
         return jnp.where(jnp.asarray(self.latch)[mode], 1.0, own)[None]
 
-    def after(self, fired, q, qdot, v, t, p, mode, scale):
+    def after(
+        self,
+        fired: GuardMask,
+        q: Configuration,
+        qdot: Configuration,
+        v: Velocity,
+        t: Time,
+        p: Params,
+        mode: Mode,
+        scale: Scale,
+    ) -> Mode:
         return self._entered(q, qdot, p, mode, scale).astype(mode.dtype)
 
-    def row_names(self, q, t, p, mode, m):
+    def check_shapes(
+        self, q: Configuration, qdot: Abstract, v: Velocity, t: Time, p: Params
+    ) -> None:
+        self.mode_rows.check_shapes("Switching", "modes", q, t, p)
+        for z in self.switches:
+            expect.scalar("Switching(switches=...)", z, q, p)
+
+    def check_start(self, report: AbstractReport, start: Start) -> None:
+        """q0 must be in exactly one mode."""
+        z, zero = _z_and_zero(self, start.q, start.p, start.scale)
+        expect.finite("Switching(switches=...)", z, " at q0")
+        above = np.flatnonzero(z > zero)
+        found = f"z = {expect.listed(z, 4)} at q0"
+        if len(above) > 1:
+            raise ProblemError(
+                "Switching(switches=...): expected one mode whose switching function is positive, "
+                f"found {found}, positive in modes {above.tolist()}. Switching functions must not "
+                "overlap"
+            )
+        if start.mode == NO_MODE:
+            raise ProblemError(
+                "Switching(switches=...): expected one mode whose switching function is positive "
+                f"(or zero and rising), found {found}: q0 is in no mode. Move q0, or let the "
+                "switching functions cover it"
+            )
+        report.add("one mode at the start", f"mode {start.mode}, {found}")
+
+    def modes_to_search(self, mode: np.ndarray) -> list:
+        return [np.asarray(i) for i, latched in enumerate(self.latch) if not latched]
+
+    def successors(
+        self, q: AnyConfiguration, p: Params, mode: AnyMode, scale: Scale
+    ) -> tuple[list, str]:
+        """The other modes whose switching functions vanish here as well."""
+        z, zero = _z_and_zero(self, q, p, scale)
+        found = [np.asarray(j) for j in np.flatnonzero(np.abs(z) <= zero) if j != mode]
+        return found, f"no other switching function vanishes there, z = {expect.listed(z, 4)}"
+
+    def capture_error(self, mode: AnyMode, found: str) -> ProblemError:
+        return ProblemError(
+            f"Switching(latch=...): expected a latch, found that {found}. Use latch=True, or a "
+            f"tuple with True for mode {mode}, or choose a z that changes along the motion"
+        )
+
+    def guard_name(self, i: int) -> str:
+        return "the switching function"
+
+    def row_names(
+        self, q: AnyConfiguration, t: AnyTime, p: Params, mode: AnyMode, m: int
+    ) -> list[str]:
         return self.mode_rows.names(q, t, p, mode)
+
+    def mode_name(self, mode: AnyMode) -> str:
+        return self.mode_rows.mode_name(mode)
+
+
+def _z_and_zero(
+    part: Switching, q: AnyConfiguration, p: Params, scale: Scale
+) -> tuple[np.ndarray, np.ndarray]:
+    """The switching functions, and the values up to which they count as zero."""
+    z, slope = _z_and_slope(part, q, p)
+    return np.asarray(z), np.asarray(scale.near_zero(slope, q))
+
+
+@eqx.filter_jit
+def _z_and_slope(part: Switching, q: AnyConfiguration, p: Params) -> tuple[Array, Array]:
+    return part.z(q, p), jax.jacfwd(lambda q: part.z(q, p))(q)

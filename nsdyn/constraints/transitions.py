@@ -1,34 +1,67 @@
-"""`Transitions`: the general switching constraint, made of a user's own functions.
+"""`Transitions`: the general constraint with modes, made of a user's own functions.
 
     rows(q, t, p, mode, held) -> (m,)           m static; mode is a traced integer (array), so rows
                                                 may index tables by it
-    guards(q, v, lam, t, p, mode, held) -> (k,) one that falls through zero fires
+    guards(q, v, lam, t, p, mode, held) -> (k,) a guard that falls through zero fires
     after(fired, q, v, t, p, mode) -> mode      fired is (k,) bool, several at once allowed; -1
-                                                where no mode can be entered
+                                                if no mode can be entered
     live(mode, p) -> (m,) bool                  default: all rows
-    hold(q, t, p) -> pytree                     stored at each switch and handed back as `held`
+    hold(q, t, p) -> pytree                     stored at each mode change, passed back as `held`
 
-Modes count from 0. The other constraints of nsdyn are this one with their functions filled in.
+Modes count from 0. `Transitions` cannot express `Contact`, whose mode after an impact depends on
+the velocity that the law leaves.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nsdyn._signature import require_function
-from nsdyn.constraints.base import AbstractConstraint
+from nsdyn import _expect as expect
+from nsdyn._signature import label, require_function
+from nsdyn._types import (
+    Abstract,
+    AnyConfiguration,
+    AnyTime,
+    Configuration,
+    GuardMask,
+    Guards,
+    Held,
+    Mode,
+    Params,
+    RowMask,
+    Rows,
+    Time,
+    Velocity,
+)
+from nsdyn.constraints.base import AbstractConstraint, Scale
 from nsdyn.errors import ProblemError
 
 
 class Transitions(AbstractConstraint):
-    """rows(q, t, p, mode, held) -> (m,); guards(q, v, lam, t, p, mode, held) -> (k,), of which one
-    that falls through zero fires; after(fired, q, v, t, p, mode) -> mode; and, if wanted,
-    live(mode, p) -> (m,) bool and hold(q, t, p) -> what `held` is until the next switch. The mode
-    is an integer (array) that counts from 0 and starts as `mode0`."""
+    """A constraint with modes, made of your own functions.
+
+    rows: rows(q, t, p, mode, held) -> (m,), the residual g in this mode.
+    guards: guards(q, v, lam, t, p, mode, held) -> (k,). A guard that falls through zero fires. One
+        that is already negative when a mode is entered fires at once, so guards that do not matter
+        in a mode should be positive there.
+    after: after(fired, q, v, t, p, mode) -> the new mode, with fired (k,) bool, several of which
+        may be True; -1 if no mode can be entered.
+    live: live(mode, p) -> (m,) bool, the rows that hold in this mode; default: all.
+    hold: hold(q, t, p) -> any pytree, stored at each mode change and passed as `held` until the
+        next one, such as the angle at which a joint locked.
+    mode0: the mode at the start: an integer, or an array of them, counted from 0.
+    persists: persists(mode_before, mode_after, p) -> (m,) bool, the rows that are the same
+        constraints as before. Without it, rows with the same index and the same gradient count as
+        the same.
+    guards_use_lam: whether a guard uses the multipliers lam. False saves time.
+    """
+
+    rows_argument: ClassVar[str] = "(rows=...)"
+    guards_argument: ClassVar[str] = "(guards=...)"
 
     rows_of: Callable = eqx.field(static=True)
     guards_of: Callable = eqx.field(static=True)
@@ -41,15 +74,15 @@ class Transitions(AbstractConstraint):
 
     def __init__(
         self,
-        rows,
-        guards,
-        after,
-        live=None,
-        hold=None,
-        mode0=0,
-        persists=None,
-        guards_use_lam=True,
-    ):
+        rows: Callable,
+        guards: Callable,
+        after: Callable,
+        live: Callable | None = None,
+        hold: Callable | None = None,
+        mode0: Any = 0,
+        persists: Callable | None = None,
+        guards_use_lam: bool = True,
+    ) -> None:
         require_function("Transitions", "rows", rows, 5, "rows(q, t, p, mode, held) -> (m,)")
         require_function(
             "Transitions", "guards", guards, 7, "guards(q, v, lam, t, p, mode, held) -> (k,)"
@@ -74,29 +107,65 @@ class Transitions(AbstractConstraint):
                 f"{found}"
             )
 
-    def start(self, q, qdot, t, p, scale):
+    def start(
+        self, q: Configuration, qdot: Configuration, t: Time, p: Params, scale: Scale
+    ) -> Mode:
         return self.mode0
 
-    def rows(self, q, t, p, mode, held):
+    def rows(self, q: Configuration, t: Time, p: Params, mode: Mode, held: Held) -> Rows:
         return jnp.ravel(self.rows_of(q, t, p, mode, held))
 
-    def guards(self, q, v, lam, t, p, mode, held):
+    def guards(
+        self, q: Configuration, v: Velocity, lam: Rows, t: Time, p: Params, mode: Mode, held: Held
+    ) -> Guards:
         return jnp.ravel(self.guards_of(q, v, lam, t, p, mode, held))
 
-    def after(self, fired, q, qdot, v, t, p, mode, scale):
+    def after(
+        self,
+        fired: GuardMask,
+        q: Configuration,
+        qdot: Configuration,
+        v: Velocity,
+        t: Time,
+        p: Params,
+        mode: Mode,
+        scale: Scale,
+    ) -> Mode:
         return jnp.asarray(self.after_of(fired, q, v, t, p, mode), mode.dtype)
 
-    def live(self, q, t, p, mode):
+    def live(self, q: Configuration, t: Time, p: Params, mode: Mode) -> RowMask | None:
         return None if self.live_of is None else jnp.asarray(self.live_of(mode, p), bool)
 
     @property
-    def guards_use_lam(self):
+    def guards_use_lam(self) -> bool:
         return self.guards_read_lam
 
-    def persists(self, q, t, p, mode_before, mode_after):
+    def persists(
+        self, q: Configuration, t: Time, p: Params, mode_before: Mode, mode_after: Mode
+    ) -> RowMask | None:
         if self.persists_of is None:
             return None
         return jnp.asarray(self.persists_of(mode_before, mode_after, p), bool)
 
-    def hold(self, q, t, p):
+    def hold(self, q: AnyConfiguration, t: AnyTime, p: Params) -> Held:
         return () if self.hold_of is None else self.hold_of(q, t, p)
+
+    def check_shapes(
+        self, q: Configuration, qdot: Abstract, v: Velocity, t: Time, p: Params
+    ) -> None:
+        name = "Transitions"
+        mode = self.mode0
+        held = expect.returned(f"{name}(hold=...)", self.hold_of or self.hold, q, t, p)
+        m = expect.vector(f"{name}(rows=...)", self.rows_of, q, t, p, mode, held)
+        guarded = (q, v, jnp.zeros(m), t, p, mode, held)
+        k = expect.vector(f"{name}(guards=...)", self.guards_of, *guarded)
+        if self.live_of is not None:
+            live = lambda mode, p: self.live(q, t, p, mode)
+            why = f"as rows has {m} entries"
+            given = label(self.live_of)
+            expect.shaped(f"{name}(live=...)", live, (m,), why, mode, p, name=given)
+        after = lambda *args: jnp.asarray(self.after_of(*args), mode.dtype)
+        why = "the shape of mode0"
+        fired = (jnp.zeros(k, bool), q, v, t, p, mode)
+        shape = mode.shape
+        expect.shaped(f"{name}(after=...)", after, shape, why, *fired, name=label(self.after_of))

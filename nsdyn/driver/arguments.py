@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nsdyn.constraints.base import AbstractConstraint
+from nsdyn.constraints.base import AbstractConstraint, Scale
 from nsdyn.driver.grid import Grid
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw
@@ -20,7 +20,12 @@ from nsdyn.laws.post_switch import PostSwitchGradient
 from nsdyn.mechanics.model import Model
 from nsdyn.mechanics.system import System
 from nsdyn.problem import Problem, as_arrays
-from nsdyn.stepping.integrator import AbstractIntegrator, AbstractSmoothMethod
+from nsdyn.stepping.integrator import (
+    AbstractIntegrator,
+    AbstractSmoothMethod,
+    IntegratorLike,
+    as_integrator,
+)
 from nsdyn.tolerances import Tolerances
 
 MAX_EVENTS = 128
@@ -46,11 +51,20 @@ class Setup(eqx.Module):
     max_events: Any
     save_at: Any = None  # times of the samples; None for those of the grid
 
-    def model(self, q, v, p) -> Model:
-        """System and constraints, for states and parameters of these shapes."""
-        t = jnp.asarray(self.grid.t0, float)
-        step = self.grid.step
-        return Model.of(self.system, self.parts, q, v, t, p, self.tolerances, step)
+    def model(self, values: Values, scale: Scale | None = None) -> Model:
+        """System and constraints, for states and parameters of these shapes; `scale` says how large
+        the motion is."""
+        model = Model.of(
+            self.system,
+            self.parts,
+            values.q0,
+            values.v0,
+            jnp.asarray(self.grid.t0, float),
+            values.params,
+            tolerances=self.tolerances,
+            step=self.grid.step,
+        )
+        return model if scale is None else eqx.tree_at(lambda x: x.scale, model, scale)
 
     def about(self, problem: Problem) -> dict[str, Any]:
         """What a `Solution` keeps of the settings."""
@@ -58,6 +72,7 @@ class Setup(eqx.Module):
             "problem": problem.name,
             "integrator": repr(self.integrator),
             "law": repr(self.law),
+            "law_reasons": self.law.reasons,
             "step": self.grid.step,
             "save_every": self.grid.save_every if self.save_at is None else None,
             "t0": self.grid.t0,
@@ -68,7 +83,7 @@ class Setup(eqx.Module):
 
 def setup(
     problem: Problem,
-    integrator: AbstractIntegrator,
+    integrator: IntegratorLike,
     law: AbstractLaw | None,
     *,
     step: float,
@@ -82,7 +97,7 @@ def setup(
     if not isinstance(problem, Problem):
         raise ProblemError(f"problem: expected nsdyn.Problem(...), found {problem!r}")
     law = PostSwitchGradient() if law is None else law
-    _check_pair(problem, integrator, law)
+    driven = _check_pair(problem, integrator, law)
     if not isinstance(tolerances, Tolerances | None):
         raise ProblemError(
             f"tolerances: expected nsdyn.Tolerances(...) or None, found {tolerances!r}"
@@ -91,7 +106,7 @@ def setup(
     return Setup(
         system=problem.system,
         parts=problem.constraint,
-        integrator=integrator,
+        integrator=driven,
         law=law,
         tolerances=_default_tolerances() if tolerances is None else tolerances,
         grid=grid,
@@ -106,8 +121,9 @@ def _default_tolerances() -> Tolerances:
         return Tolerances()
 
 
-def _check_pair(problem: Problem, integrator: Any, law: Any) -> None:
-    if not isinstance(integrator, AbstractIntegrator):
+def _check_pair(problem: Problem, integrator: Any, law: Any) -> AbstractIntegrator:
+    driven = as_integrator(integrator)
+    if driven is None:
         smooth = isinstance(integrator, AbstractSmoothMethod)
         hint = "; wrap a smooth method: EventDriven(RK4())" if smooth else ""
         raise ProblemError(
@@ -118,13 +134,14 @@ def _check_pair(problem: Problem, integrator: Any, law: Any) -> None:
         raise ProblemError(
             f"law: expected an impulse law such as PostSwitchGradient(), found {law!r}"
         )
-    reason = integrator.incompatibility(law, problem.constraint)
+    reason = driven.incompatibility(law, problem.constraint)
     if reason is not None:
         pair = f"{type(integrator).__name__} and {type(law).__name__}"
         raise ProblemError(
             f"integrator and law: {pair} do not go together: {reason}. EventDriven(...) takes "
             "every law"
         )
+    return driven
 
 
 def _grid(problem: Problem, step: Any, t_end: Any, save_every: Any) -> Grid:

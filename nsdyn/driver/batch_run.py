@@ -36,7 +36,7 @@ from nsdyn.laws.base import AbstractLaw
 from nsdyn.problem import Problem
 from nsdyn.results.events import Events
 from nsdyn.results.solution import Solution, plain
-from nsdyn.stepping.integrator import AbstractIntegrator
+from nsdyn.stepping.integrator import IntegratorLike
 from nsdyn.tolerances import Tolerances
 
 CHUNK = 32  # trajectories at most in one chunk
@@ -47,7 +47,7 @@ KEPT = 32  # compiled programs kept
 
 def sweep(
     problem: Problem,
-    integrator: AbstractIntegrator,
+    integrator: IntegratorLike,
     *,
     step: float,
     law: AbstractLaw | None = None,

@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from nsdyn.constraints.base import Scale
 from nsdyn.driver.arguments import Setup, Values
 from nsdyn.driver.grid import CHUNK
 from nsdyn.driver.march import Sample, chunk, empty_log, start
@@ -56,6 +57,7 @@ class Progress(eqx.Module):
     state: State
     log: Log
     verdict: Verdict
+    scale: Scale
 
 
 class Block(eqx.Module):
@@ -77,11 +79,10 @@ def begin(run: Setup, own: Values, shared: Values) -> Progress:
 
     def one(own: Values) -> Progress:
         values = eqx.combine(own, shared)
-        state = start(run, values)
-        model = run.model(values.q0, values.v0, values.params)
+        model, state = start(run, values)
         capacity = max(RECORDS, run.integrator.max_events_in_step)
         log = empty_log(run, model, state, capacity, run.max_events, values.params)
-        return _typed(Progress(state, log, Verdict.none(state)))
+        return _typed(Progress(state, log, Verdict.none(state), model.scale))
 
     return _for_each_run(own)(one)(own)
 
@@ -100,15 +101,15 @@ def advance(
         wanted = jax.lax.dynamic_slice_in_dim(kept, slot, CHUNK)
         place = jnp.clip(wanted - k - 1, 0, CHUNK - 1)
 
-        def one(own, state, log, buffer):
+        def one(own, scale, state, log, buffer):
             values = eqx.combine(own, shared)
-            model = run.model(values.q0, values.v0, values.params)
+            model = run.model(values, scale)
             times = run.grid.time(k + jnp.arange(1, CHUNK + 1))
             state, log, samples = chunk(run, model, state, log, times, count, 1, values.params)
             put = lambda all_, x: jax.lax.dynamic_update_slice_in_dim(all_, x[place], slot, 0)
             return state, log, jax.tree.map(put, buffer, samples)  # (1)
 
-        new, new_log, buffer = each(one)(own, state, log, buffer)
+        new, new_log, buffer = each(one)(own, progress.scale, state, log, buffer)
         fits = jnp.all(new_log.count <= _capacity(new_log))
         choose = lambda a, b: jnp.where(fits, a, b)
         log = Log(new_log.records, choose(new_log.count, log.count), log.limit)
@@ -127,7 +128,7 @@ def advance(
     def result(own, progress: Progress, buffer):
         return _result(run, eqx.combine(own, shared), progress, buffer, kept, slot)
 
-    progress = Progress(state, log, progress.verdict)
+    progress = Progress(state, log, progress.verdict, progress.scale)
     parts, progress = each(result)(own, progress, buffer)
     return Block(**parts, count=slot, step=k), progress
 
@@ -147,7 +148,7 @@ def _capacity(log: Log) -> int:
 def _result(run: Setup, values: Values, progress: Progress, buffer: Sample, kept, number):
     """Samples and events of one run, and its progress with the log emptied."""
     p = values.params
-    model = run.model(values.q0, values.v0, p)
+    model = run.model(values, progress.scale)
     state, log = progress.state, progress.log
     samples = at_times(buffer, run.grid.time(kept))
     found = _facts_in_pieces(lambda samples: facts(run, model, samples, p), samples, number)
@@ -163,7 +164,7 @@ def _result(run: Setup, values: Values, progress: Progress, buffer: Sample, kept
         "effort": state.effort,
     }
     emptied = Log(log.records, jnp.zeros_like(log.count), log.limit - log.count)
-    return parts, _typed(Progress(state, emptied, verdict))
+    return parts, _typed(Progress(state, emptied, verdict, progress.scale))
 
 
 def _typed(progress: Progress) -> Progress:

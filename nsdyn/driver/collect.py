@@ -115,7 +115,7 @@ def _made(run: Setup, own: Values, shared: Values, b: Bracket) -> tuple[Sample, 
 
     def one(own: Values, b: Bracket) -> tuple[Sample, Facts]:
         values = eqx.combine(own, shared)
-        model = run.model(values.q0, values.v0, values.params)
+        model = run.model(values)
         sample = sample_between(model, b, values.params)
         single = jax.tree.map(lambda x: x[None], sample)
         found = facts(run, model, single, values.params)

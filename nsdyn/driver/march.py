@@ -195,12 +195,11 @@ def _replay(integrator, model, state, log, times, count, law, p, every, plans):
     return end, log, samples
 
 
-def start(run: Setup, values: Values) -> State:
-    """The state at the beginning of a run."""
-    q, v, p = values.q0, values.v0, values.params
-    model = run.model(q, v, p)
+def start(run: Setup, values: Values) -> tuple[Model, State]:
+    """The model that knows how large the motion is, and the state at the beginning of a run."""
     t = jnp.asarray(run.grid.t0, float)
-    return run.integrator.start(model, model.start(q, v, t, p), p)
+    model, point = run.model(values).begin(values.q0, values.v0, t, values.params)
+    return model, run.integrator.start(model, point, values.params)
 
 
 def empty_log(setup: Setup, model: Model, state: State, capacity: int, limit, p) -> Log:

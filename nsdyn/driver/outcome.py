@@ -53,7 +53,7 @@ def _is_broken(model: Model, point: Point, G, Y, p) -> Bool[Array, ""]:
     """Whether a residual is large beside the size of the mechanism."""
     G, Y, point = jax.lax.stop_gradient((G, Y, point))
     sizes = jnp.sqrt(jnp.maximum(jnp.sum(G * Y.T, axis=1), 0.0))
-    allowed = model.tolerances.lost * sizes * model.length(point.q, point.v, p)
+    allowed = model.tolerances.lost * sizes * model.length(point, p)
     # a row without a gradient cannot be judged
     return jnp.any((sizes > 0) & (jnp.abs(model.rows(point, p)) > allowed))
 

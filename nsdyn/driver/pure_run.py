@@ -14,13 +14,13 @@ from nsdyn.laws.base import AbstractLaw
 from nsdyn.problem import Problem
 from nsdyn.results.events import Events
 from nsdyn.results.solution import Solution
-from nsdyn.stepping.integrator import AbstractIntegrator
+from nsdyn.stepping.integrator import IntegratorLike
 from nsdyn.tolerances import Tolerances
 
 
 def rollout(
     problem: Problem,
-    integrator: AbstractIntegrator,
+    integrator: IntegratorLike,
     *,
     step: float,
     law: AbstractLaw | None = None,
@@ -55,8 +55,7 @@ def rollout(
 def solve(run: Setup, values: Values, about: dict[str, Any]) -> Solution:
     """The solution of a run whose arguments were checked."""
     p = values.params
-    model = run.model(values.q0, values.v0, p)
-    state = start(run, values)
+    model, state = start(run, values)
     log = empty_log(run, model, state, run.max_events, run.max_events, p)
     end, log, samples = march(run, model, state, log, p)
     kept = kept_steps(run)

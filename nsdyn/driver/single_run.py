@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
+from nsdyn._compiler import warn_if_untuned
 from nsdyn.analysis.singular import warn_if_singular
 from nsdyn.driver.arguments import (
     MAX_EVENTS,
@@ -19,17 +20,17 @@ from nsdyn.driver.arguments import (
 from nsdyn.driver.collect import collect, sampled
 from nsdyn.driver.dense import kept_steps
 from nsdyn.errors import SimulationError
-from nsdyn.laws.base import AbstractLaw
+from nsdyn.laws.base import AbstractLaw, as_status
 from nsdyn.problem import Problem
 from nsdyn.results.solution import Solution, plain
-from nsdyn.status import MESSAGES, Status
-from nsdyn.stepping.integrator import AbstractIntegrator
+from nsdyn.status import Status
+from nsdyn.stepping.integrator import IntegratorLike
 from nsdyn.tolerances import Tolerances
 
 
 def simulate(
     problem: Problem,
-    integrator: AbstractIntegrator,
+    integrator: IntegratorLike,
     *,
     step: float,
     law: AbstractLaw | None = None,
@@ -52,6 +53,7 @@ def simulate(
     `params`, `q0` and `v0` take the place of the problem's own. Other values of these, and another
     `step`, `t_end`, `save_every`, `save_at` or `max_events`, compile nothing anew.
     """
+    warn_if_untuned()
     run = setup(
         problem,
         integrator,
@@ -95,15 +97,13 @@ def computed(problem: Problem, run: Setup, values: Values) -> Solution:
 
 def raise_if_failed(solution: Solution) -> Solution:
     """The solution, or the error that its run ended with."""
-    status = Status(int(solution.status))
+    status = as_status(solution.status)
     if status is Status.OK:
         return solution
     t = float(solution.t_stop)
     mode = solution.mode_stop.tolist()
-    text = (
-        f"{solution.problem}: stopped at t = {t:.9g} in mode {mode} ({status.name}): "
-        f"{MESSAGES[status]}."
-    )
+    name, words = solution.meaning(status)
+    text = f"{solution.problem}: stopped at t = {t:.9g} in mode {mode} ({name}): {words}."
     if status is Status.NOT_CONVERGED:
         tries, left = solution.iterations_worst, float(solution.effort.change)
         text += f" After {tries} iterations the last change was {left:.3g} times what is allowed."

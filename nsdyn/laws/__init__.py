@@ -3,7 +3,7 @@
 May import: numerics.
 """
 
-from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
+from nsdyn.laws.base import AbstractLaw, Jump, ModeChange, message, reason
 from nsdyn.laws.intermediate import GrassmannMidGradient, IntermediateGradient
 from nsdyn.laws.mueller import MuellerTransition
 from nsdyn.laws.non_ideal import NonIdeal
@@ -22,4 +22,6 @@ __all__ = [
     "PostSwitchGradient",
     "Restitution",
     "ZeroVelocity",
+    "message",
+    "reason",
 ]

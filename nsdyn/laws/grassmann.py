@@ -11,7 +11,7 @@ to G+ (1) is spanned by
 
     Y_E = sin((1-E) Th)/sin(Th) Q Y- + sin(E Th)/sin(Th) Y+,    Th = arccos C                   (2)
 
-Any other basis does as well. (2) has Y_E W Y+^T = cos((1-E) Th); a multiple of it has the same
+Any other basis will do as well. (2) has Y_E W Y+^T = cos((1-E) Th); a multiple of it has the same
 products with Y+ as Y+ itself:
 
     D = Y+ + T(C) (Q Y- - C Y+),    T(cos th) = tan((1-E) th) / sin th                          (3)
@@ -22,23 +22,25 @@ this reads
 
     D = H+ + T(C) C^-1 B (H- - A H+),    B = X S-^-1,    A = X^T S+^-1,    C = (B A)^(1/2)       (4)
 
-Other rows H- of the same span change nothing, rows K H+ give K D.
+Other rows H- with the same span change nothing; rows K H+ give K D.
 
-How it is computed. Constant matrices P make H = P G orthonormal, and X X^T diagonal, but for
+How it is computed. Constant matrices P make H = P G orthonormal, and X X^T diagonal, up to
 round-off: P- from the Cholesky factor of G- W G-^T, P+ from that of G+ W G+^T and from eigenvectors
-of X X^T. A row that is dead, or depends on rows before it, has no part in H; where rows of H+ are
-missing, C has identity rows.
+of X X^T. The factors are computed twice, since the first pass costs nearly dependent rows half of
+their digits. A row that is dead, or depends on rows before it (`nsdyn.numerics.rank`), has no part
+in H; C has identity rows where rows of H+ are missing. The sines of the angles come from the part
+of H+ outside the span of H-: for small angles 1 - cos^2 would be round-off.
 
 P is held constant in derivatives as well. This is right, because (4) holds for any P, and it is
-needed, because derivatives of eigenvectors are singular where angles are equal. All derivatives
+necessary, because derivatives of eigenvectors are singular if angles are equal. All derivatives
 come from (4), whose S and C are diagonal, with entries d and c, up to terms that are round-off but
 have derivatives. So
 
     x <- x + (b - A x)_ij / d_i   for A x = b,       C <- C + (B A - C^2)_ij / (c_i + c_j)      (5)
 
-converge, and each time make one more order of derivatives right. T is the quotient of sin((1-E)
-th)/sin th and cos((1-E) th), which are analytic functions of cos th except at cos th = -1; few
-Chebyshev polynomials give them on [0, 1].
+converge, and each pass makes one more order of derivatives right. T is the quotient of sin((1-E)
+th)/sin th and cos((1-E) th), which are analytic functions of cos th except at cos th = -1; a few
+Chebyshev polynomials represent them on [0, 1].
 """
 
 from collections.abc import Callable
@@ -49,23 +51,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from nsdyn.numerics.rank import SMALLEST_PIVOT
+from nsdyn._types import Number
 
-CUT = (
-    1e-4  # smallest cosine of a principal angle, 89.994 degrees; nearer to 90 its partner is noise
-)
-SHIFT = 1e-14  # keeps the Cholesky factor of dependent rows real; far below SMALLEST_PIVOT
+# Smallest cosine of a principal angle, 89.994 degrees; nearer to 90 the matching direction is
+# noise.
+CUT = 1e-4
 MISSING = 4.0  # eigenvalue that stands for a missing row; those of X X^T are at most 1
 ORDERS = 2  # of derivatives that (5) makes right
 NODES = 24  # the remainder of a Chebyshev series falls by 5.8 with each
 
 
 class Frame(NamedTuple):
-    """The constants: P- and P+, padded to r rows and columns each, and what they tell of the row
-    spaces."""
+    """The constants: P- and P+, padded to r rows and columns each, and the angles and missing rows
+    found on the way."""
 
     P: Float[Array, "2 r r"]
     cosines: Float[Array, " r"]  # of the principal angles, ascending; 1 where `missing`
+    sines: Float[Array, " r"]  # of the same; 0 where `missing`
     missing: Bool[Array, "2 r"]  # rows of H that are zero
 
     @property
@@ -95,41 +97,43 @@ class Pair(NamedTuple):
         return jax.lax.stop_gradient(2 * L - L @ self.products[r:, r:])
 
 
-def frame(solve: Callable, G: Float[Array, "2 r n"]) -> Frame:
-    """P for Jacobians before and after, whose dead rows are zero, in the metric that `solve`
+def frame(solve: Callable, G: Float[Array, "2 r n"], independent: Bool[Array, "2 r"]) -> Frame:
+    """P for Jacobians before and after, from their independent rows, in the metric that `solve`
     applies."""
-    r = G.shape[1]
-    rows = G.reshape(-1, G.shape[-1])
-    K = jax.lax.stop_gradient(rows @ solve(rows.T))
-    S = jnp.stack([K[:r, :r], K[r:, r:]])
-    square = jnp.diagonal(S, axis1=1, axis2=2)
-    there = square > 0
-    scale = jnp.where(there, 1.0 / jnp.sqrt(jnp.where(there, square, 1.0)), 0.0)
-    S = S * scale[:, :, None] * scale[:, None, :]
-    pivots = jnp.diagonal(
-        jnp.linalg.cholesky(S + _diagonal(jnp.where(there, SHIFT, 1.0))), axis1=1, axis2=2
-    )
-    there = there & (pivots**2 > SMALLEST_PIVOT)
-    S = jnp.where(there[:, :, None] & there[:, None, :], S, 0.0) + _diagonal(
-        jnp.where(there, 0.0, 1.0)
-    )
-    rows = _diagonal(jnp.where(there, scale, 0.0))
-    P = jax.lax.linalg.triangular_solve(jnp.linalg.cholesky(S), rows, left_side=True, lower=True)
-    X = P[1] @ K[r:, :r] @ P[0].T  # (1)
-    squares = X @ X.T + jnp.diag(jnp.where(there[1], 0.0, MISSING))
-    squares, V = (squares[0], jnp.eye(1)) if r == 1 else jnp.linalg.eigh(squares)
+    constant = lambda b: jax.lax.stop_gradient(solve(b))
+    G = jax.lax.stop_gradient(jnp.where(independent[:, :, None], G, 0.0))
+    square = jnp.diagonal(_products(constant, G), axis1=1, axis2=2)
+    length = jnp.sqrt(jnp.where(independent, square, 1.0))
+    P = _diagonal(jnp.where(independent, 1.0 / length, 0.0))
+    for _ in range(2):  # each pass brings the products of H = P G nearer to the identity
+        S = _products(constant, P @ G) + _diagonal(jnp.where(independent, 0.0, 1.0))
+        P = jax.lax.linalg.triangular_solve(jnp.linalg.cholesky(S), P, left_side=True, lower=True)
+    before, after = P @ G
+    X = after @ constant(before.T)  # (1)
+    squares = X @ X.T + jnp.diag(jnp.where(independent[1], 0.0, MISSING))
+    squares, V = (squares[0], jnp.eye(1)) if len(X) == 1 else jnp.linalg.eigh(squares)
     missing = squares > MISSING / 2
-    turned = jnp.where(missing[:, None], 0.0, V.T @ P[1])
+    turn = jnp.where(missing[:, None], 0.0, V.T)
+    outside = turn @ (after - X @ before)
+    sines = jnp.sqrt(jnp.maximum(jnp.sum(outside * constant(outside.T).T, axis=1), 0.0))
     cosines = jnp.where(missing, 1.0, jnp.sqrt(jnp.maximum(squares, 0.0)))
-    return Frame(jnp.stack([P[0], turned]), cosines, jnp.stack([~there[0], missing]))
+    gone = jnp.stack([~independent[0], missing])
+    return Frame(P=jnp.stack([P[0], turn @ P[1]]), cosines=cosines, sines=sines, missing=gone)
 
 
-def _diagonal(d):
+def _products(solve: Callable, H: Float[Array, "2 r n"]) -> Float[Array, "2 r r"]:
+    """The rows before with each other, and the rows after with each other."""
+    r, n = H.shape[1:]
+    dual = solve(H.reshape(-1, n).T)
+    return jnp.stack([H[0] @ dual[:, :r], H[1] @ dual[:, r:]])
+
+
+def _diagonal(d: Float[Array, "2 r"]) -> Float[Array, "2 r r"]:
     return jnp.eye(d.shape[-1])[None] * d[:, :, None]
 
 
-def pair(solve: Callable, G: Float[Array, "2 r n"]) -> Pair:
-    found = frame(solve, G)
+def pair(solve: Callable, G: Float[Array, "2 r n"], independent: Bool[Array, "2 r"]) -> Pair:
+    found = frame(solve, G, independent)
     H = (found.P @ G).reshape(-1, G.shape[-1])
     dual = solve(H.T)
     return Pair(found, H, dual, H @ dual)
@@ -154,20 +158,22 @@ def geodesic(found: Pair, T: Callable) -> Float[Array, "r rr"]:
     return jnp.concatenate([F, -F @ A], axis=1)  # (4)
 
 
-def corrected(apply: Callable, b, d):
-    """x with apply(x) = b, where apply multiplies by d but for round-off and derivatives."""
+def corrected(apply: Callable, b: Array, d: Array) -> Array:
+    """x with apply(x) = b, where apply multiplies by d up to round-off and derivatives."""
     x = b / d
     for _ in range(ORDERS):
         x = x + (b - apply(x)) / d  # (5)
     return x
 
 
-def midway(C, B):
-    """T(C) C^-1 B at E = 1/2, above and below the line."""
+def midway(
+    C: Float[Array, "r r"], B: Float[Array, "r r"]
+) -> tuple[Float[Array, "r r"], Float[Array, "r r"]]:
+    """T(C) C^-1 B at E = 1/2, as numerator and denominator."""
     return B, C + C @ C
 
 
-def between(E) -> Callable:
+def between(E: Number) -> Callable:
     """The same at E."""
     angle = (1.0 - E) * jnp.asarray(THETA)
     values = jnp.stack([jnp.sin(angle) / np.sin(THETA), jnp.cos(angle)])
@@ -179,8 +185,8 @@ def between(E) -> Callable:
     return T
 
 
-# The nodes of [0, 1], as th = arccos of them, and the matrix that makes coefficients out of values
-# there.
+# The nodes in [0, 1], as th = arccos of them, and the matrix that turns values there into
+# coefficients.
 _TURNS = (np.arange(NODES) + 0.5) * np.pi / NODES
 THETA = np.arccos((1 + np.cos(_TURNS)) / 2)
 COEFFICIENTS = (
@@ -191,7 +197,7 @@ COEFFICIENTS = (
 
 
 def _chebyshev(values: Float[Array, "f nodes"], C: Float[Array, "r r"]) -> Float[Array, "f r r"]:
-    """Functions of C that take these values where C is a node, by Clenshaw's recurrence."""
+    """Functions of C with these values at the nodes, by Clenshaw's recurrence."""
     eye = jnp.eye(len(C))[None]
     x = 2 * C[None] - eye
     parts = (COEFFICIENTS @ values.T)[:, :, None, None]

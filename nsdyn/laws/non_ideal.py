@@ -1,18 +1,18 @@
-"""Impulses along tangential directions B while constraints are established: friction, or what else
-resists there (Font-Llagunes and Kovecses):
+"""Impulses along tangential directions B while constraints are established: friction, or any other
+resistance (Font-Llagunes and Kovecses):
 
     M (v+ - v-) + G+^T Lam = U + B^T beta,    G+ v+ = -g_t+                                      (1)
 
-beta acts on the mechanism along +B, as U does; Lam, as everywhere, with the other sign. v_0 and
-Lam_0 being the answer of `PostSwitchGradient`, which is that for beta = 0, (1) has the solution
+beta acts on the mechanism along +B, as U does; Lam, as everywhere, has the other sign. With v_0 and
+Lam_0 the answer of `PostSwitchGradient`, which is the one for beta = 0, (1) has the solution
 
     v+ = v_0 + Y beta,  Lam = Lam_0 + C beta,  w = B v+ = w_0 + A beta,  A = B Y = A^T >= 0      (2)
     M Y + G+^T C = B^T,   G+ Y = 0
 
 Coulomb's law for one contact, with the normal impulse N = n^T Lam, where n is the direction of
-Lam_0 on the rows that are new (for one row N = |Lam|, which is an impulse if the row is a distance;
-where rows depend on each other the first of them carry Lam_0, so that to write a row again changes
-nothing): the contact
+Lam_0 on the new rows (for one row N = |Lam|, which is an impulse if the row is a distance; if rows
+depend on each other the first of them carry Lam_0, so that repeating a row changes nothing): the
+contact
 
     sticks,    w = 0,  where |beta| <= mu N,
     or slips,  w = -kappa beta,  kappa > 0,  |beta| = mu N                                     (3)
@@ -31,16 +31,15 @@ that none reverses the motion, and with T_0 the kinetic energy of v_0
 
     x = min(1, mu |Lam_0| A / (|w_0| (1 + mu c))),   c = sign(w_0) n^T C                         (6)
 
-where 1 + mu c > 0; otherwise friction presses the contact together more than it needs, and it
-sticks. For several directions x comes from bisection and, for derivatives, one step of Newton's
-method.
+if 1 + mu c > 0; otherwise friction presses the contact together more than it needs, and it sticks.
+For several directions x comes from bisection and, for derivatives, one step of Newton's method.
 
-The record of a jump has one impulse for each row. What acts tangentially goes with the new rows:
-their directions are
+The record of a jump has one impulse for each row. The tangential impulse is recorded with the new
+rows, whose directions are
 
     D = G+ - Lam (B^T beta)^T / |Lam|^2,   so that   D^T Lam = G+^T Lam - B^T beta               (7)
 
-Where the new rows have no impulse there is no contact, and no tangential impulse either.
+If the new rows have no impulse there is no contact, and no tangential impulse either.
 """
 
 from collections.abc import Callable
@@ -53,6 +52,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from nsdyn._signature import closed_over_tracer
+from nsdyn._types import AnyArray, AnyTime, Code, Flag, Jacobian, Params, Rows, Scalar, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
 from nsdyn.laws.post_switch import PostSwitchGradient
@@ -66,28 +66,30 @@ SOLVED = 1e-9  # relative residual of beta = function(Lam, ...) that counts as s
 
 
 class Function(eqx.Module):
-    """A function of a law: fixed at compile time, where numbers are traced."""
+    """A function given to a law. It is fixed at compile time, whereas numbers are traced."""
 
     call: Callable = eqx.field(static=True)
 
 
-def _numbers_or_function(x):
+def _numbers_or_function(x: Any) -> Any:
     if x is None or isinstance(x, Function):
         return x
     return Function(x) if callable(x) else jnp.asarray(x, float)
 
 
 class NonIdeal(AbstractLaw):
-    """`PostSwitchGradient` with impulses B^T beta along the `tangents` B of one contact.
+    """`PostSwitchGradient` with impulses B^T beta along the `tangents` B of one contact: friction
+    during an impact.
 
-    tangents: B, shape (k, n), or a function tangents(q, t, p) -> (k, n), which a run needs wherever
-    B depends on q. mu: coefficient of Coulomb's law; or beta: the impulses, shape (k,), or a
-    function beta(Lam, v, q, t, p) -> (k,). Lam, shape (m,), are the impulses of the rows
-        after, those that occur together with the answer: the equation beta = beta(Lam(beta), ...)
-        is solved by Newton's method (in one step if beta is linear in Lam). v is the velocity
-        before. In plain use, `jump`, q, t and p are None.
+    tangents: B, shape (k, n), or a function tangents(q, t, p) -> (k, n), needed in a run if B
+        depends on q.
+    mu: coefficient of friction, for Coulomb's law. Give either mu or beta.
+    beta: the tangential impulses themselves, shape (k,), or a function beta(Lam, v, q, t, p) ->
+        (k,). Lam, shape (m,), are the impulses of the rows after, under the action of beta: the
+        equation beta = beta(Lam(beta), ...) is solved by Newton's method (in one step if beta is
+        linear in Lam). v is the velocity before. In a call of `jump`, q, t and p are None.
 
-    Coulomb's law never gains energy; given impulses and functions do what they are told.
+    Coulomb's law never gains energy; a given beta is applied as it is.
     """
 
     tangents: Any = eqx.field(converter=_numbers_or_function)
@@ -96,7 +98,7 @@ class NonIdeal(AbstractLaw):
     )
     beta: Any = eqx.field(converter=_numbers_or_function, default=None)
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if (self.mu is None) == (self.beta is None):
             raise ProblemError(
                 "NonIdeal: expected either mu=... (Coulomb's law) or beta=... (impulses or a "
@@ -128,61 +130,57 @@ class NonIdeal(AbstractLaw):
     def decide(self, change: ModeChange) -> Jump:
         return _answer(self, change)[0]
 
-    def failure_code(self, change: ModeChange):
+    def failure_code(self, change: ModeChange) -> Code:
         if not isinstance(self.beta, Function):
             return Status.OK
         return jnp.where(_answer(self, change)[1], Status.OK, Status.NOT_CONVERGED)
 
-    def rows(self, q, t, p):
+    def rows(self, q: AnyArray | None, t: AnyTime | None, p: Params) -> Array:
         """B at a configuration."""
         B = self.tangents.call(q, t, p) if isinstance(self.tangents, Function) else self.tangents
         return jnp.asarray(B, float)
 
 
-def _answer(law: NonIdeal, change: ModeChange):
+def _answer(law: NonIdeal, change: ModeChange) -> tuple[Jump, Flag]:
     """The jump, and whether its impulse was found."""
-    ideal, B, new = (
-        PostSwitchGradient().decide(change),
-        _tangents(law, change),
-        change.live_after & ~change.kept,
-    )
+    ideal = PostSwitchGradient().decide(change)
+    B = _tangents(law, change)
+    new = change.live_after & ~change.kept
     Y, C = _responses(change, B)
+    found: Flag = True
     if law.mu is not None:
-        beta, found = (
-            _coulomb(law.mu, change, B, ideal.v_after, jnp.where(new, ideal.Lam, 0.0), Y, C),
-            True,
-        )
+        pressing = jnp.where(new, ideal.Lam, 0.0)
+        beta = _coulomb(law.mu, change, B, ideal.v_after, pressing, Y, C)
     elif isinstance(law.beta, Function):
         beta, found = _from_function(law.beta.call, change, ideal.Lam, C)
     else:
-        beta, found = jnp.broadcast_to(law.beta, B.shape[:1]), True
+        beta = jnp.broadcast_to(law.beta, B.shape[:1])
     pressed = jnp.any(jnp.where(new, ideal.Lam + C @ beta, 0.0) != 0.0)
     beta = jnp.where(pressed, beta, 0.0)
     Lam = ideal.Lam + C @ beta  # (2)
-    return Jump(
-        ideal.v_after + Y @ beta,
-        Lam,
-        _directions(change.G_after, jnp.where(new, Lam, 0.0), beta @ B),
-    ), found
+    direction = _directions(change.G_after, jnp.where(new, Lam, 0.0), beta @ B)
+    return Jump(ideal.v_after + Y @ beta, Lam, direction), found
 
 
-def _tangents(law: NonIdeal, change: ModeChange):
-    B, n = law.rows(change.q, change.t, change.p), change.v_before.shape[0]
+def _tangents(law: NonIdeal, change: ModeChange) -> Float[Array, "k n"]:
+    B = law.rows(change.q, change.t, change.p)
+    n = change.v_before.shape[0]
     if B.ndim != 2 or B.shape[1] != n:
         raise ProblemError(f"NonIdeal(tangents=...): expected shape (k, {n}), found {B.shape}")
     return B
 
 
-def _responses(change: ModeChange, B):
+def _responses(
+    change: ModeChange, B: Float[Array, "k n"]
+) -> tuple[Float[Array, "n k"], Float[Array, "m k"]]:
     """Y and C of (2), a column for each direction."""
     still = jnp.zeros(change.G_after.shape[0])
-    one = lambda b: kkt.masked_kkt(
-        change.solve, change.G_after, change.live_after, b, still, refinements=1
-    )
+    rows = change.independent()
+    one = lambda b: kkt.masked_kkt(change.solve, change.G_after, rows, b, still, refinements=2)
     return jax.vmap(one, out_axes=1)(B)
 
 
-def _directions(G, pressing, tangential):
+def _directions(G: Jacobian, pressing: Rows, tangential: Velocity) -> Jacobian:
     """(7); `pressing` is Lam on the new rows, zero elsewhere."""
     square = jnp.sum(pressing**2)
     share = jnp.where(square > 0, pressing / jnp.where(square > 0, square, 1.0), 0.0)
@@ -203,34 +201,51 @@ class Cone(NamedTuple):
     A: Float[Array, "k k"]
     a: Float[Array, ""]
 
-    def beta(self, x):
+    def beta(self, x: Scalar) -> Float[Array, " k"]:
         matrix = x * self.A + self.a * (1.0 - x) * jnp.eye(len(self.w0))
         return -small.factor(matrix, semidefinite=True)(x * self.w0)  # (4)
 
-    def excess(self, x):
+    def excess(self, x: Scalar) -> Scalar:
         """How far beta(x) lies outside the cone."""
         beta = self.beta(x)
         return _norm(beta) - self.mu * jnp.maximum(self.size + jnp.dot(self.slope, beta), 0.0)
 
 
-def _coulomb(mu, change: ModeChange, B, v0, pressing, Y, C):
-    A, size = B @ Y, _norm(pressing)
+def _coulomb(
+    mu: Scalar,
+    change: ModeChange,
+    B: Float[Array, "k n"],
+    v0: Velocity,
+    pressing: Rows,
+    Y: Float[Array, "n k"],
+    C: Float[Array, "m k"],
+) -> Float[Array, " k"]:
+    A = B @ Y
+    size = _norm(pressing)
     n = pressing / jnp.where(size > 0, size, 1.0)
     # The squared sine between B and the rows: without it the directions have no freedom.
     free = jnp.trace(A) > SMALLEST_PIVOT * jnp.sum(B * change.solve(B.T).T)
-    cone = Cone(mu, size, n @ C, B @ v0, A, jnp.where(free, jnp.trace(A), 1.0))
+    cone = Cone(
+        mu=mu,
+        size=size,
+        slope=n @ C,
+        w0=B @ v0,
+        A=A,
+        a=jnp.where(free, jnp.trace(A), 1.0),
+    )
     x = _closed_form(cone) if len(A) == 1 else _bisected(cone)
     return jnp.where(free, cone.beta(x), 0.0)
 
 
-def _closed_form(cone: Cone):
-    w, reach = cone.w0[0], cone.mu * cone.size * cone.a
+def _closed_form(cone: Cone) -> Scalar:
+    w = cone.w0[0]
+    reach = cone.mu * cone.size * cone.a
     needed = jnp.abs(w) * (1.0 + cone.mu * jnp.sign(w) * cone.slope[0])
     slips = reach < needed
     return jnp.where(slips, reach / jnp.where(slips, needed, 1.0), 1.0)  # (6)
 
 
-def _bisected(cone: Cone):
+def _bisected(cone: Cone) -> Scalar:
     constant = jax.lax.stop_gradient(cone)
 
     def halve(_, ends):
@@ -245,7 +260,7 @@ def _bisected(cone: Cone):
     return jnp.where(constant.excess(jnp.ones(())) > 0, refined, 1.0)
 
 
-def _norm(x):
+def _norm(x: Array) -> Scalar:
     """|x|, whose derivative at zero is zero."""
     square = jnp.sum(x**2)
     return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
@@ -254,7 +269,9 @@ def _norm(x):
 # A function for beta
 
 
-def _from_function(function: Callable, change: ModeChange, Lam0, C):
+def _from_function(
+    function: Callable, change: ModeChange, Lam0: Rows, C: Float[Array, "m k"]
+) -> tuple[Float[Array, " k"], Flag]:
     """beta = function(Lam_0 + C beta, v-, q, t, p), and whether it was found."""
     wanted = lambda beta: jnp.asarray(
         function(Lam0 + C @ beta, change.v_before, change.q, change.t, change.p), float

@@ -14,8 +14,8 @@ v_s' + c, c = -P^T T gamma:
     (F^T M F) v_s' = F^T (f - M c)                                                             (3)
 
 where the dependent velocities follow from the independent ones at every evaluation. (F' v_s of the
-paper is contained in c.) The multipliers of (3) come from the dependent rows of the balance: lam =
-T^T P (f - M v').
+paper is contained in c.) The multipliers of (3) come from the equations of the dependent
+coordinates: lam = T^T P (f - M v').
 """
 
 from collections.abc import Callable
@@ -25,16 +25,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from nsdyn._types import Jacobian, Params, RowMask, Rows, Solve, Velocity
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import kkt, small
 from nsdyn.numerics.null_space import complement
 
-GROWTH_LIMIT = 20.0  # entries of F beyond this make us choose the independent coordinates anew
+GROWTH_LIMIT = 20.0  # largest entry of F, beyond which independent coordinates are chosen again
 
 
 class Slope(eqx.Module):
-    """Velocity, acceleration and multipliers at a point; `dependent` is the choice of coordinates
-    of the minimal form. It can serve as the memory of an explicit method: there is no `effort`."""
+    """Velocity v, acceleration a and multipliers lam at a point; `dependent` is the choice of
+    dependent coordinates in the minimal form. It can serve as the memory of an explicit method;
+    `effort` is None because nothing is iterated."""
 
     v: Float[Array, " n"]
     a: Float[Array, " n"]
@@ -43,9 +45,11 @@ class Slope(eqx.Module):
     effort: None = eqx.field(static=True, default=None)
 
 
-def _terms(model: Model, point: Point, p):
+def _terms(
+    model: Model, point: Point, p: Params
+) -> tuple[Solve, Velocity, Jacobian, Rows, RowMask]:
     """M^-1 (as a function), f, G, gamma and live. The barrier keeps the compiler from computing the
-    entries of M and f again in every kernel that uses one: it halves the time of a batch."""
+    entries of M and f again in every kernel that uses one; it halves the time of a batch."""
     system = model.system
     M = None if system.solve else system.mass(point.q, p)
     live = model.live(point, p)
@@ -55,15 +59,19 @@ def _terms(model: Model, point: Point, p):
     return system.solver(point.q, p) if M is None else small.factor(M), f, G, gamma, live
 
 
-def lagrange(model: Model, point: Point, p, dependent=None) -> Slope:
-    """v' and lam of (1). `dependent` is handed on."""
+def lagrange(
+    model: Model, point: Point, p: Params, dependent: Bool[Array, " n"] | None = None
+) -> Slope:
+    """v' and lam of (1). `dependent` is passed on."""
     solve, f, G, gamma, live = _terms(model, point, p)
     a, lam = kkt.masked_kkt(solve, G, live, f, -gamma)  # (1)
     return Slope(point.v, a, lam, dependent)
 
 
-def projected(model: Model, point: Point, p, dependent=None) -> Slope:
-    """v' and lam of (2). `dependent` is handed on."""
+def projected(
+    model: Model, point: Point, p: Params, dependent: Bool[Array, " n"] | None = None
+) -> Slope:
+    """v' and lam of (2). `dependent` is passed on."""
     solve, f, G, gamma, live = _terms(model, point, p)
     if model.m == 0:
         return Slope(point.v, solve(f), jnp.zeros(0), dependent)
@@ -75,7 +83,7 @@ def projected(model: Model, point: Point, p, dependent=None) -> Slope:
     return Slope(point.v, a, lam, dependent)
 
 
-def minimal(model: Model, point: Point, p, dependent) -> Slope:
+def minimal(model: Model, point: Point, p: Params, dependent: Bool[Array, " n"]) -> Slope:
     """v' and lam of (3), with the given choice of dependent coordinates."""
     live = model.live(point, p)
     M = model.system.mass(point.q, p)
@@ -99,9 +107,11 @@ FORMULATIONS: dict[str, Callable] = {
 }
 
 
-def choose(model: Model, point: Point, p, previous=None):
-    """Dependent coordinates by full pivoting; the previous ones as long as they are well
-    conditioned."""
+def choose(
+    model: Model, point: Point, p: Params, previous: Bool[Array, " n"] | None = None
+) -> Bool[Array, " n"]:
+    """Dependent coordinates by full pivoting, or the previous ones as long as they are
+    well-conditioned."""
     G = model.jacobian(point, p)
     rows = kkt.independent_rows(model.system.solver(point.q, p), G, model.live(point, p))
     best = complement(G, rows, jnp.ones(point.v.shape[0], bool)).dependent

@@ -1,19 +1,19 @@
-"""System and constraints put together: what an integrator sees.
+"""System and constraints combined: what an integrator sees.
 
 Velocity-level rows of all constraints, with q' from the system,
 
     psi(q, v, t) = G v + psi_0,    G = d psi / dv                                             (1)
     d psi / dt = G v' + gamma,     gamma = psi_q q' + psi_t  (v fixed)                        (2)
 
-For holonomic rows psi = g_q q' + g_t, so gamma = d/dt(G) v + 2 g_qt v + g_tt. Everything comes from
-jvp; no third-order tensor is formed. The parts of a tuple of constraints keep their own modes and
-held values; the mode of the whole is their concatenation.
+For holonomic rows psi = g_q q' + g_t, so gamma = d/dt(G) v + 2 g_qt v + g_tt. Everything is
+computed by jvp; no third-order tensor is formed. The parts of a tuple of constraints keep their own
+modes and held values; the mode of the model is their concatenation.
 """
 
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from nsdyn._types import Configuration, Mode, Number, Params, Time, Velocity
 from nsdyn.constraints.base import AbstractConstraint, Scale
 from nsdyn.mechanics.system import System
 from nsdyn.numerics import kkt
@@ -29,43 +30,55 @@ from nsdyn.tolerances import Tolerances
 
 
 class Point(eqx.Module):
-    """Where a mechanism is: time, configuration, velocity, mode and what its constraints hold."""
+    """Where a mechanism is.
 
-    t: Float[Array, ""]
-    q: Float[Array, " nq"]
-    v: Float[Array, " n"]
-    mode: Array
+    t, q, v: time, configuration and velocity.
+    mode: which constraints hold, an integer or several.
+    held: what each constraint stored at its last mode change, such as the angle of a lock.
+
+    The same class, with one more axis in front, holds many points. A run has arrays of JAX; checks
+    and reports may also put arrays of numpy here.
+    """
+
+    t: Float[Any, "*batch"]
+    q: Float[Any, "*batch nq"]
+    v: Float[Any, "*batch n"]
+    mode: Any
     held: tuple
 
-    def replace(self, **fields) -> "Point":
+    def replace(self, **fields: Any) -> "Point":
         """The same point with other values of these fields."""
         return dataclasses.replace(self, **fields)
 
 
 class Model(eqx.Module):
-    """A system with its constraints, bound to the shapes of a problem (`Problem.model`).
+    """A system with its constraints, for states of given shapes: what an integrator sees.
+    `Problem.model` builds it; its methods expect a `Point` and the parameters p.
 
-    Its methods take a `Point` and the parameters p.
+    system, parts: the system, and its constraints one by one.
+    row_counts, guard_counts, mode_shapes: rows and guards of each part, and the shape of its mode.
+    tolerances, step: those of the run. scale: how large the motion is at its start.
     """
 
     system: System
     parts: tuple[AbstractConstraint, ...]
-    row_counts: tuple[int, ...] = eqx.field(static=True)  # rows of each part
-    guard_counts: tuple[int, ...] = eqx.field(static=True)  # guards of each part
-    mode_shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # shape of each part's mode
+    row_counts: tuple[int, ...] = eqx.field(static=True)
+    guard_counts: tuple[int, ...] = eqx.field(static=True)
+    mode_shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
     tolerances: Tolerances
-    step: Float[Array, ""]  # of the grid
+    step: Float[Array, ""]
+    scale: Scale
 
     @staticmethod
     def of(
         system: System,
         parts: tuple[AbstractConstraint, ...],
-        q,
-        v,
-        t,
-        p,
+        q: Any,
+        v: Any,
+        t: Any,
+        p: Params,
         tolerances: Tolerances | None = None,
-        step=0.0,
+        step: Number = 0.0,
     ) -> "Model":
         """The model for states of these shapes; nothing is computed."""
         shapes = [_part_shapes(system, part, q, v, t, p) for part in parts]
@@ -77,6 +90,7 @@ class Model(eqx.Module):
             mode_shapes=tuple(mode for _, _, mode in shapes),
             tolerances=Tolerances() if tolerances is None else tolerances,
             step=jnp.asarray(step, float),
+            scale=Scale.unknown(q, v),
         )
 
     @property
@@ -96,16 +110,17 @@ class Model(eqx.Module):
 
     @property
     def rows_independent(self) -> bool:
-        """Whether no rows can ever depend on each other, or vanish."""
+        """Whether it is certain that rows never depend on each other and never vanish."""
         return self.m == 0 or (len(self.parts) == 1 and self.parts[0].rows_independent)
 
     @property
     def guards_use_lam(self) -> bool:
-        """Whether a guard reads the multipliers."""
+        """Whether a guard uses the multipliers."""
         return any(part.guards_use_lam for part in self.parts)
 
     @property
     def mode_depends_on_impact(self) -> bool:
+        """Whether the velocity after an impact decides the mode of a part."""
         return any(part.mode_depends_on_impact for part in self.parts)
 
     @property
@@ -128,7 +143,7 @@ class Model(eqx.Module):
         return [x.reshape(shape) for x, shape in zip(flat, self.mode_shapes, strict=True)]
 
     def join_modes(self, modes: list[Array]) -> Array:
-        """The mode of the whole: that of the only part, or all of them in one vector."""
+        """The mode of the model: that of its only part, or those of all parts in one vector."""
         if len(modes) == 1:
             return modes[0]
         return jnp.concatenate([jnp.ravel(mode) for mode in modes]) if modes else jnp.zeros((), int)
@@ -143,51 +158,66 @@ class Model(eqx.Module):
 
     # Motion.
 
-    def start(self, q, v, t, p) -> Point:
-        """The point at the beginning of a run."""
+    def begin(self, q: Configuration, v: Velocity, t: Time, p: Params) -> tuple["Model", Point]:
+        """The model with the scale of the motion filled in, and the point at the start of a run."""
+        scale = jax.lax.stop_gradient(self._scale_at(q, v, t, p))
+        model = eqx.tree_at(lambda x: x.scale, self, scale)
         qdot = self.system.rate(q, v, p)
-        push = self.step * self.system.push(q, v, t, p, self._first_mode)
-        scale = self.scale(q, v, p, push)
-        mode = self.join_modes([part.start(q, qdot, t, p, scale) for part in self.parts])
-        return self.point_at(t, q, v, mode, p)
+        modes = [part.start(q, qdot, t, p, scale) for part in self.parts]
+        return model, self.point_at(t, q, v, self.join_modes(modes), p)
 
-    def point_at(self, t, q, v, mode, p) -> Point:
-        """A point in a given mode; the constraints hold what they find there."""
+    def start(self, q: Configuration, v: Velocity, t: Time, p: Params) -> Point:
+        """The point at the start of a run."""
+        return self.begin(q, v, t, p)[1]
+
+    def point_at(self, t: Time, q: Configuration, v: Velocity, mode: Mode, p: Params) -> Point:
+        """A point in a given mode; held values are those at this point."""
         return Point(t, q, v, mode, tuple(part.hold(q, t, p) for part in self.parts))
 
-    def qdot(self, point: Point, p) -> Float[Array, " nq"]:
+    def qdot(self, point: Point, p: Params) -> Float[Array, " nq"]:
         return self.system.rate(point.q, point.v, p)
 
-    def force(self, point: Point, p) -> Float[Array, " n"]:
+    def force(self, point: Point, p: Params) -> Float[Array, " n"]:
         return self.system.forces(point.q, point.v, point.t, p, point.mode)
 
     # Sizes that say what is small (`nsdyn.tolerances`).
 
-    def length(self, q, v, p, kinetic: Callable | None = None) -> Float[Array, ""]:
-        """L = |q|_M + h |v|_M, in the mass metric; `kinetic` is T(v) at q if it is known."""
-        T = (lambda v: self.system.kinetic(q, v, p)) if kinetic is None else kinetic
-        return jnp.sqrt(2 * T(self.system.as_motion(q, p))) + self.step * jnp.sqrt(2 * T(v))
-
-    def scale(self, q, v, p, push=0.0) -> Scale:
-        """The largest change of each coordinate over a distance L, and of its rate by `push`, a
-        change of speed in the mass metric."""
-        columns = self.system.solver(q, p)(jnp.eye(v.shape[0]))
-        widths = jnp.sqrt(jnp.diagonal(columns))  # the half-widths of the ball |x|_M <= 1
-        spread = jnp.abs(self.system.rate_matrix(q, v, p)) @ widths
+    def _scale_at(self, q: Configuration, v: Velocity, t: Time, p: Params) -> Scale:
+        """L = |q|_M + h |v|_M + h^2 |M^-1 f|_M, and the other sizes of the motion."""
+        first = self.join_modes([jnp.zeros(shape, int) for shape in self.mode_shapes])
+        solve = self.system.solver(q, p)
+        f = self.system.forces(q, v, t, p, first)
+        push = self.step * jnp.sqrt(jnp.sum(f * solve(f)))
+        length = self.length(Point(t, q, v, first, ()), p) + self.step * push
+        widths = self._widths(solve, v)
+        spread = self.system.spread(q, widths, p)
         return Scale(
-            length=(self.length(q, v, p) + self.step * push) * spread,
+            length=length,
+            q=length * spread,
+            v=(jnp.sqrt(2 * self.system.kinetic(q, v, p)) + push) * widths,
             push=push * spread,
             touch=self.tolerances.touch,
             rest=self.tolerances.rest,
         )
 
-    @property
-    def _first_mode(self) -> Array:
-        return self.join_modes([jnp.zeros(shape, int) for shape in self.mode_shapes])
+    def _widths(self, solve: Callable, v: Velocity) -> Float[Array, " n"]:
+        """The half-widths of the ball |x|_M <= 1 along the velocities."""
+        n = v.shape[0]
+        if self.system.solve is None:
+            return jnp.sqrt(jnp.diagonal(solve(jnp.eye(n))))
+        # For a long chain an n x n matrix may not fit into memory.
+        unit = lambda i: jnp.zeros(n).at[i].set(1.0)
+        return jnp.sqrt(jax.lax.map(lambda i: solve(unit(i))[i], jnp.arange(n)))
+
+    def length(self, point: Point, p: Params) -> Float[Array, ""]:
+        """L = |q|_M + h |v|_M, plus its value at the start."""
+        size = lambda x: jnp.sqrt(2 * self.system.kinetic(point.q, x, p))
+        motion = self.system.as_motion(point.q, p)
+        return size(motion) + self.step * size(point.v) + self.scale.length
 
     # Rows.
 
-    def rows(self, point: Point, p) -> Float[Array, " m"]:
+    def rows(self, point: Point, p: Params) -> Float[Array, " m"]:
         """g, the residual at position level; zero in rows that have no position level."""
         return _concatenate(
             [
@@ -198,7 +228,7 @@ class Model(eqx.Module):
             ]
         )
 
-    def psi(self, point: Point, p) -> Float[Array, " m"]:
+    def psi(self, point: Point, p: Params) -> Float[Array, " m"]:
         """psi = G v + psi_0, the residual at velocity level."""
         qdot = self.qdot(point, p)
         rates = [
@@ -207,7 +237,7 @@ class Model(eqx.Module):
         ]
         return _concatenate(rates)  # (1)
 
-    def live(self, point: Point, p) -> Bool[Array, " m"]:
+    def live(self, point: Point, p: Params) -> Bool[Array, " m"]:
         """Which rows hold in the mode of the point."""
         masks = []
         for (part, mode, _), count in zip(self._each(point), self.row_counts, strict=True):
@@ -215,8 +245,8 @@ class Model(eqx.Module):
             masks.append(jnp.ones(count, bool) if mask is None else mask)
         return jnp.concatenate(masks) if masks else jnp.zeros(0, bool)
 
-    def jacobian(self, point: Point, p) -> Float[Array, "m n"]:
-        """G, the rows that are not live included."""
+    def jacobian(self, point: Point, p: Params) -> Float[Array, "m n"]:
+        """G, including the rows that are not live."""
         if self.m == 0:
             return jnp.zeros((0, point.v.shape[0]))
         if self.system.kinematics is None and self.all_positional:
@@ -224,7 +254,7 @@ class Model(eqx.Module):
             return _jacobian(lambda q: self.rows(point.replace(q=q), p), point.q, self.m)
         return _jacobian(lambda v: self.psi(point.replace(v=v), p), point.v, self.m)  # (1)
 
-    def gamma(self, point: Point, p) -> Float[Array, " m"]:
+    def gamma(self, point: Point, p: Params) -> Float[Array, " m"]:
         """The part of the acceleration level that does not contain v'."""
         if self.m == 0:
             return jnp.zeros(0)
@@ -234,7 +264,7 @@ class Model(eqx.Module):
 
     # Guards and mode changes.
 
-    def guards(self, point: Point, lam: Float[Array, " m"], p) -> Float[Array, " k"]:
+    def guards(self, point: Point, lam: Float[Array, " m"], p: Params) -> Float[Array, " k"]:
         """The guards of all parts. They receive least-norm multipliers, so the result does not
         depend on which of several redundant rows the solver happened to drop."""
         if self.guards_use_lam and self.m > 1 and not self.rows_independent:
@@ -248,25 +278,26 @@ class Model(eqx.Module):
             ]
         )
 
-    def after(self, fired: Bool[Array, " k"], point: Point, p) -> Point:
-        """The same point in the mode that follows. Parts whose guards fired also refresh what they
-        hold."""
+    def after(self, fired: Bool[Array, " k"], point: Point, p: Params) -> Point:
+        """The same point in the mode that follows. Parts whose guards fired also refresh their held
+        values."""
         qdot = self.qdot(point, p)
-        scale = self.scale(point.q, point.v, p)
         shares = _split(fired, self.guard_counts)
         modes, held = [], []
         for (part, mode, kept), share in zip(self._each(point), shares, strict=True):
             hit = jnp.any(share)
-            new = part.after(share, point.q, qdot, point.v, point.t, p, mode, scale)
+            new = part.after(share, point.q, qdot, point.v, point.t, p, mode, self.scale)
             fresh = part.hold(point.q, point.t, p)
             modes.append(jnp.where(hit, new, mode))
             choose = lambda new, old, hit=hit: jnp.where(hit, new, old)
             held.append(jax.tree.map(choose, fresh, kept))
         return point.replace(mode=self.join_modes(modes), held=tuple(held))
 
-    def persists(self, before: Point, after: Point, p) -> tuple[Bool[Array, " m"], np.ndarray]:
-        """Which rows of the mode after were live before as the same rows, and for which of them
-        the constraint says so; about the others nothing is known."""
+    def persists(
+        self, before: Point, after: Point, p: Params
+    ) -> tuple[Bool[Array, " m"], np.ndarray]:
+        """Which rows of the mode after are the same constraints as before, and for which rows the
+        constraint declares this at all."""
         modes = zip(self.split_mode(before.mode), self.split_mode(after.mode), strict=True)
         masks, known = [], []
         for part, (old, new), count in zip(self.parts, modes, self.row_counts, strict=True):
@@ -277,9 +308,9 @@ class Model(eqx.Module):
             return jnp.zeros(0, bool), np.zeros(0, bool)
         return jnp.concatenate(masks), np.concatenate(known)
 
-    def mode_after_impact(self, point: Point, rest_speeds: Float[Array, " m"], p) -> Array:
-        """The mode that an impact leaves; the velocity of `point` is that after it. A row whose
-        rate is below its rest speed may count as at rest."""
+    def mode_after_impact(self, point: Point, rest_speeds: Float[Array, " m"], p: Params) -> Array:
+        """The mode after an impact; `point` has the velocity after it. A row whose rate is at most
+        its rest speed may count as being at rest."""
         rates = _split(self.psi(point, p), self.row_counts)
         rest = _split(rest_speeds, self.row_counts)
         modes = self.split_mode(point.mode)
@@ -287,12 +318,14 @@ class Model(eqx.Module):
         return self.join_modes([part.mode_after_impact(*arguments) for part, *arguments in each])
 
 
-def _part_shapes(system: System, part: AbstractConstraint, q, v, t, p):
+def _part_shapes(
+    system: System, part: AbstractConstraint, q: Any, v: Any, t: Any, p: Params
+) -> tuple[int, int, tuple[int, ...]]:
     """(rows, guards, shape of the mode) of one constraint."""
 
     def sample(q, v, t, p):
         qdot = system.rate(q, v, p)
-        mode = part.start(q, qdot, t, p, Scale.blank(q))
+        mode = part.start(q, qdot, t, p, Scale.unknown(q, v))
         held = part.hold(q, t, p)
         psi = part.rate(q, qdot, v, t, p, mode, held)
         return psi, part.guards(q, v, jnp.zeros(psi.shape), t, p, mode, held), mode
@@ -301,16 +334,16 @@ def _part_shapes(system: System, part: AbstractConstraint, q, v, t, p):
     return psi.shape[0], guards.shape[0], mode.shape
 
 
-def _concatenate(values):
+def _concatenate(values: list[Array]) -> Array:
     return jnp.concatenate(values) if values else jnp.zeros(0)
 
 
-def _split(x, sizes):
+def _split(x: Array, sizes: Sequence[int]) -> list[Array]:
     ends = itertools.accumulate(sizes, initial=0)
     return [x[a:b] for a, b in itertools.pairwise(ends)]
 
 
-def _jacobian(function, x, m):
-    """Forward mode compiles to less code for the usual few coordinates; reverse mode wins for few
-    rows of many."""
+def _jacobian(function: Callable, x: Array, m: int) -> Array:
+    """The Jacobian of a function with m values. Forward mode compiles to less code for the usual
+    few coordinates; reverse mode wins for few rows of many coordinates."""
     return (jax.jacrev if x.shape[0] > 8 * m else jax.jacfwd)(function)(x)

@@ -1,7 +1,7 @@
 """Removal of constraint drift by projection in the mass metric.
 
-Positions, by Newton with the matrix frozen at the first point (drift is small, so this converges by
-a factor of its size):
+Positions, by Newton's method with the matrix frozen at the first point (drift is small, so each
+iteration reduces the error by a factor of its size):
 
     min (dq)^T M (dq)/2  subject to  g(q + dq) = 0:
     M dx + G^T mu = 0,  G dx = -g(q),  dq = rate(q, dx)                                        (1)
@@ -43,8 +43,8 @@ def project_position(model: Model, point: Point, p) -> Point:
 def project_velocity(
     model: Model, point: Point, p
 ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
-    """The velocity nearest in the mass metric that satisfies psi = 0, and the impulse that takes it
-    there."""
+    """The nearest velocity in the mass metric that satisfies psi = 0, and the impulse that leads to
+    it."""
     solve = model.system.solver(point.q, p)
     still = jnp.zeros_like(point.v)
     rows = (model.jacobian(point, p), model.live(point, p))

@@ -1,4 +1,4 @@
-"""Mass and live constraint rows at one point, factored once for everything a step asks of them.
+"""Mass and live constraint rows at one point, factored once for everything that a step needs.
 
 solve(f, c):            M x + G^T lam = f,  G x = c                                            (1)
 smallest_motion(c):     M x + G^T mu = 0,   G x = c    the smallest in the mass metric         (2)
@@ -8,6 +8,7 @@ solve_along(f, c, D):   M x + D^T lam = f,  G x = c    reactions along other dir
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from nsdyn._types import Params, Rows, Velocity
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import kkt, small
 
@@ -17,7 +18,7 @@ ROUND_OFF = 1e-9  # of a speed, after an impact
 class SaddlePoint:
     """The saddle-point system of a model at a point. `G` has zero rows where rows are not live."""
 
-    def __init__(self, model: Model, point: Point, p):
+    def __init__(self, model: Model, point: Point, p: Params) -> None:
         self.model = model
         self.point = point
         self.p = p
@@ -32,26 +33,28 @@ class SaddlePoint:
         return jnp.sqrt(jnp.maximum(jnp.sum(self.G * self.Y.T, axis=1), 0.0))
 
     def rest_speeds(self) -> Float[Array, " m"]:
-        """Rates of the rows that count as at rest: a part of what the forces take away in one step,
-        or what is round-off beside the motion."""
+        """The rates up to which rows count as being at rest: a fraction of what the forces take
+        away in one step, plus the round-off of the motion."""
         v, model = self.point.v, self.model
         pull = small.matvec(self.G, self.solve_mass(self.f(v))) + self.gamma(v)
         speed = jnp.sqrt(2 * model.system.kinetic(self.point.q, v, self.p))
         forces = model.tolerances.rest * model.step * jnp.abs(pull)
         return forces + ROUND_OFF * self.row_sizes * speed
 
-    def solve(self, f: Float[Array, " n"], c: Float[Array, " m"]):
+    def solve(self, f: Float[Array, " n"], c: Float[Array, " m"]) -> tuple[Velocity, Rows]:
         """x and lam of (1)."""
         x0 = self.solve_mass(f)
         lam = self._inverse(jnp.where(self.live, small.matvec(self.G, x0) - c, 0.0))
         return x0 - small.matvec(self.Y, lam), lam  # (1)
 
-    def smallest_motion(self, c: Float[Array, " m"]):
+    def smallest_motion(self, c: Float[Array, " m"]) -> tuple[Velocity, Rows]:
         """x and mu of (2)."""
         mu = -self._inverse(jnp.where(self.live, c, 0.0))
         return -small.matvec(self.Y, mu), mu  # (2)
 
-    def solve_along(self, f: Float[Array, " n"], c: Float[Array, " m"], D: Float[Array, "m n"]):
+    def solve_along(
+        self, f: Float[Array, " n"], c: Float[Array, " m"], D: Float[Array, "m n"]
+    ) -> tuple[Velocity, Rows]:
         """x and lam of (3), in the least-squares sense where rows depend on each other."""
         x0 = self.solve_mass(f)
         Y = self.solve_mass(D.T)
@@ -59,12 +62,12 @@ class SaddlePoint:
         dead = jnp.diag(jnp.where(self.live, 0.0, 1.0))
         inverse = small.factor(small.matmul(B, B.T) + dead, semidefinite=True)
         lam = jnp.zeros_like(c)
-        for _ in range(2):  # the second time for the digits that B B^T costs
+        for _ in range(2):  # the second pass restores the digits that B B^T costs
             left = small.matvec(self.G, x0 - small.matvec(Y, lam)) - c
             lam = lam + small.matvec(B.T, inverse(jnp.where(self.live, left, 0.0)))
         return x0 - small.matvec(Y, lam), lam  # (3)
 
-    def smallest_motion_of_positions(self, c: Float[Array, " m"]):
+    def smallest_motion_of_positions(self, c: Float[Array, " m"]) -> Velocity:
         """x of (2) for the rows that have a position level."""
         if self.model.all_positional:
             return self.smallest_motion(c)[0]
@@ -72,7 +75,7 @@ class SaddlePoint:
         _, Y, inverse = kkt.schur(self.solve_mass, self.G, mask)
         return small.matvec(Y, inverse(jnp.where(mask, c, 0.0)))
 
-    # The three levels of the rows, and the force, at the same place with another velocity.
+    # The three levels of the rows, and the force, at the same configuration with another velocity.
 
     def g(self) -> Float[Array, " m"]:
         return self.model.rows(self.point, self.p)

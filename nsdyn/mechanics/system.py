@@ -4,7 +4,7 @@ kinematics.
     q' = v                      or, with quasi-velocities,  q' = kinematics(q, v, p)   (1)
     M(q) v' + G^T lam = f(q, v, t)                                                     (2)
 
-`System.from_lagrangian` finds f from T(q, v) and V(q) by automatic differentiation:
+`System.from_lagrangian` derives M and f from T(q, v) and V(q) by automatic differentiation:
 
     M = d2T/dv2,   f = dT/dq - dV/dq + applied - (d/dq dT/dv) v                        (3)
 """
@@ -15,18 +15,28 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from nsdyn._signature import accepts_positional, takes_mode
+from nsdyn import _expect as expect
+from nsdyn._signature import accepts_positional, label, takes_mode
+from nsdyn._types import Abstract, Configuration, Matrix, Mode, Params, Scalar, Time, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.numerics import small
 
 
 class System(eqx.Module):
-    """mass(q, p) -> (n, n); force(q, v, t, p) -> (n,), or force(q, v, t, p, mode); the rest is
-    optional.
+    """A mechanism without its constraints, made of functions.
 
-    solve(q, b, p) = M^-1 b and momentum(q, v, p) = M v take the place of the mass matrix where a
-    system has a faster way; with both, a run without constraints never forms it.
+    mass: mass(q, p) -> (n, n).
+    force: force(q, v, t, p) -> (n,), the whole right-hand side f of M v' + G^T lam = f, or
+        force(q, v, t, p, mode).
+    potential: potential(q, p) -> scalar, for energies only; its force must be part of `force`.
+    solve: solve(q, b, p) = M^-1 b, if there is a faster way than factoring the mass matrix.
+    kinematics: kinematics(q, v, p) = q', for quasi-velocities; without it q' = v.
+    momentum: momentum(q, v, p) = M v. With both `solve` and `momentum` a run without constraints
+        never forms the mass matrix.
+    lagrangian: the functions that the others were derived from; `System.from_lagrangian` fills it
+        in.
     """
 
     mass: Callable = eqx.field(static=True)
@@ -35,8 +45,9 @@ class System(eqx.Module):
     solve: Callable | None = eqx.field(static=True, default=None)
     kinematics: Callable | None = eqx.field(static=True, default=None)
     momentum: Callable | None = eqx.field(static=True, default=None)
+    lagrangian: "Lagrangian | None" = eqx.field(static=True, default=None, repr=False)
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         counts = {"mass": 2, "force": 4, "potential": 2, "solve": 3, "kinematics": 3, "momentum": 3}
         for name, count in counts.items():
             function = getattr(self, name)
@@ -62,29 +73,56 @@ class System(eqx.Module):
     def from_lagrangian(
         kinetic: Callable, potential: Callable | None = None, applied: Callable | None = None
     ) -> "System":
-        """A system from T = kinetic(q, v, p), V = potential(q, p) and further forces applied(q, v,
-        t, p)."""
-        terms = _Lagrangian(kinetic, potential, applied)
-        return System(mass=terms.mass, force=terms.force, potential=potential)
+        """A system from its energies T = kinetic(q, v, p) and V = potential(q, p), and from further
+        forces applied(q, v, t, p)."""
+        terms = Lagrangian(kinetic, potential, applied)
+        return System(mass=terms.mass, force=terms.force, potential=potential, lagrangian=terms)
 
-    def rate(self, q, v, p):
+    def check_shapes(self, q: Configuration, v: Velocity, t: Time, p: Params) -> None:
+        """Raise ProblemError unless the functions return what they should. The force is left to
+        `check_force`, since it may need the mode."""
+        n = v.shape[0]
+        if self.kinematics is not None:
+            shape = (q.shape, "the shape of q0")
+            expect.shaped("System(kinematics=...)", self.kinematics, *shape, q, v, p)
+        if self.lagrangian is not None:
+            self.lagrangian.check_shapes(q, v, t, p)
+        if self.potential is not None:
+            expect.shaped("System(potential=...)", self.potential, (), "a scalar", q, p)
+        expect.shaped("System(mass=...)", self.mass, (n, n), _why(v), q, p)
+        if self.solve is not None:
+            expect.shaped("System(solve=...)", self.solve, (n,), "the shape of b", q, v, p)
+        if self.momentum is not None:
+            expect.shaped("System(momentum=...)", self.momentum, (n,), "the shape of v", q, v, p)
+
+    def check_force(
+        self, q: Configuration, v: Velocity, t: Time, p: Params, mode: Abstract
+    ) -> None:
+        args = (v.shape, _why(v), q, v, t, p, mode)
+        expect.shaped("System(force=...)", self.forces, *args, name=label(self.force))
+
+    def rate(self, q: Configuration, v: Velocity, p: Params) -> Configuration:
         return v if self.kinematics is None else self.kinematics(q, v, p)  # (1)
 
-    def rate_matrix(self, q, v, p):
-        """B with q' = B v, up to a part that does not depend on v."""
-        if self.kinematics is None:
-            return jnp.eye(v.shape[0])
-        return jax.jacfwd(lambda v: self.rate(q, v, p))(v)
+    def _rate_matrix(self, q: Configuration, n: int, p: Params) -> Float[Array, "nq n"]:
+        """B with q' = B v."""
+        return jax.jacfwd(lambda v: self.rate(q, v, p))(jnp.zeros(n))
 
-    def as_motion(self, q, p):
-        """The velocity x whose q' = B x is nearest to q itself: q measured as a motion."""
+    def spread(self, q: Configuration, widths: Velocity, p: Params) -> Configuration:
+        """Bounds of the rates q', for velocities within these bounds."""
+        if self.kinematics is None:
+            return widths
+        return jnp.abs(self._rate_matrix(q, widths.shape[0], p)) @ widths
+
+    def as_motion(self, q: Configuration, p: Params) -> Velocity:
+        """The velocity x whose q' = B x is nearest to q: a measure of q in units of a motion."""
         if self.kinematics is None:
             return q
         n = jax.eval_shape(self.mass, q, p).shape[0]
-        B = self.rate_matrix(q, jnp.zeros(n), p)
+        B = self._rate_matrix(q, n, p)
         return small.factor(B.T @ B, semidefinite=True)(B.T @ q)
 
-    def moved(self, q, dx, p):
+    def moved(self, q: Configuration, dx: Velocity, p: Params) -> Configuration:
         """The configuration reached from q by the finite motion dx: q + dx, or with
         quasi-velocities the flow of q' = kinematics(q, dx) over a unit of time, by one Runge-Kutta
         step (its error is of the fifth power of dx)."""
@@ -96,55 +134,61 @@ class System(eqx.Module):
         k4 = self.rate(q + k3, dx, p)
         return q + (k1 + 2 * k2 + 2 * k3 + k4) / 6
 
-    def forces(self, q, v, t, p, mode):
+    def forces(self, q: Configuration, v: Velocity, t: Time, p: Params, mode: Mode) -> Velocity:
         if takes_mode(self.force):
             return self.force(q, v, t, p, mode)
         return self.force(q, v, t, p)
 
-    def solver(self, q, p) -> Callable:
+    def solver(self, q: Configuration, p: Params) -> Callable:
         """b -> M(q)^-1 b for vectors and for matrices of columns."""
         if self.solve is None:
             return small.factor(self.mass(q, p))
         vector = lambda b: self.solve(q, b, p)
         return lambda b: vector(b) if b.ndim == 1 else jax.vmap(vector, in_axes=1, out_axes=1)(b)
 
-    def weights(self, q, p):
-        """Factors that give all velocities one unit, sqrt(kg) m/s: roots of the masses. A system
-        with its own `solve` forms no mass matrix; its velocities are taken as they are."""
+    def weights(self, q: Configuration, p: Params) -> Array:
+        """Factors that give all velocities a common unit, sqrt(kg) m/s: the roots of the masses. A
+        system with its own `solve` forms no mass matrix; its velocities are left as they are."""
         if self.solve is not None:
             return jnp.ones(())
         return jnp.sqrt(jnp.diagonal(self.mass(q, p)))
 
-    def push(self, q, v, t, p, mode):
-        """|M^-1 f| in the mass metric: how fast the forces change the speed sqrt(2 T)."""
-        f = self.forces(q, v, t, p, mode)
-        return jnp.sqrt(jnp.sum(f * self.solver(q, p)(f)))
-
-    def kinetic(self, q, v, p):
+    def kinetic(self, q: Configuration, v: Velocity, p: Params) -> Scalar:
         momentum = (
             small.matvec(self.mass(q, p), v) if self.momentum is None else self.momentum(q, v, p)
         )
         return 0.5 * jnp.sum(v * momentum)
 
-    def energy(self, q, v, p):
-        """T + V; T alone where the system has no potential."""
+    def energy(self, q: Configuration, v: Velocity, p: Params) -> Scalar:
+        """T + V, or T if the system has no potential."""
         kinetic = self.kinetic(q, v, p)
         return kinetic if self.potential is None else kinetic + self.potential(q, p)
 
 
-class _Lagrangian(eqx.Module):
-    """The functions of (3). A module, so that two systems made of the same functions are equal and
-    share a program."""
+def _why(v: Array) -> str:
+    return f"as v0 has {v.shape[0]} entries"
+
+
+class Lagrangian(eqx.Module):
+    """The functions of (3). It is a module so that two systems made of the same functions are equal
+    and share compiled programs."""
 
     kinetic: Callable = eqx.field(static=True)
     potential: Callable | None = eqx.field(static=True)
     applied: Callable | None = eqx.field(static=True)
 
-    def mass(self, q, p):
+    def check_shapes(self, q: Configuration, v: Velocity, t: Time, p: Params) -> None:
+        owner = "System.from_lagrangian"
+        expect.shaped(f"{owner}(kinetic=...)", self.kinetic, (), "a scalar", q, v, p)
+        if self.applied is not None:
+            shape = (v.shape, _why(v))
+            expect.shaped(f"{owner}(applied=...)", self.applied, *shape, q, v, t, p)
+
+    def mass(self, q: Configuration, p: Params) -> Matrix:
         momentum = lambda v: jax.grad(self.kinetic, argnums=1)(q, v, p)
         return jax.jacfwd(momentum)(jnp.zeros_like(q))
 
-    def force(self, q, v, t, p):
+    def force(self, q: Configuration, v: Velocity, t: Time, p: Params) -> Velocity:
         lagrangian = lambda q: (
             self.kinetic(q, v, p) - (0.0 if self.potential is None else self.potential(q, p))
         )

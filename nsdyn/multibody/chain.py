@@ -1,9 +1,9 @@
 """A serial chain of rigid bodies in 3D: its description, kinematics, twists and spatial inertias.
 
-After J. Alexiou, "Constrained Dynamics of a 3D Serial Chain of Rigid Bodies" (2023); his numbers.
-Link i = 1 ... N sits behind joint i, whose place in the frame of link i-1 is the fixed point l_i
-and the fixed rotation E_i. The joint turns about, or slides along, the unit axis z_i by q_i. With
-the rotation R_i and the origin r_i of link frame i,
+After J. Alexiou, "Constrained Dynamics of a 3D Serial Chain of Rigid Bodies" (2023), with his
+equation numbers. Link i = 1 ... N follows joint i, which is placed in the frame of link i-1 by the
+fixed point l_i and the fixed rotation E_i. The joint turns about, or slides along, the unit axis
+z_i by q_i. With the rotation R_i and the origin r_i of link frame i,
 
     R_i = R_{i-1} E_i rot(z_i, q_i),   rot = 1 for a prismatic joint                             (1)
     r_i = r_{i-1} + R_{i-1} (l_i + E_i z_i q_i),   q_i only for a prismatic joint                (2)
@@ -18,15 +18,17 @@ reference point):
     I_i = [[m, -m c x], [m c x, I^C - m c x c x]]                                           (8), (9)
     v_0 = 0                                                                                     (10)
 
-Where this differs from the print, and why:
+Differences from the paper, and the reasons:
 
-- Every link has its own reference point, its joint, and its own axes: X_i carries a twist from link
-  i-1 to link i, X_i^T a wrench back. In the print all twists refer to the origin of the world; a
-  long chain then loses digits (1e-9 at 100 links of 1 m), and inertias have to be rotated. Here s_i
-  and I_i are constants of the link, and nothing is left of (8).
-- Centres of mass, joints and axes are anywhere, not on a local x-axis, and joints may slide.
-- (2) prints L_i, the distance to the next joint, where the distance to this one is meant; (6)
-  prints z_i where the axis in the world, R_{i-1} z_i, is meant; (8) prints one R without its index.
+- Every link has its own reference point, its joint, and its own axes: X_i maps a twist from link
+i-1
+  to link i, X_i^T a wrench back. In the paper all twists refer to the origin of the world; a long
+  chain then loses digits (1e-9 at 100 links of 1 m), and inertias have to be rotated. Here s_i and
+  I_i are constants of the link, and (8) is not needed.
+- Centres of mass, joints and axes may be anywhere, not only on a local x-axis, and joints may
+slide. - (2) prints L_i, the distance to the next joint, but means the distance to this one; (6)
+prints z_i
+  but means the axis in the world, R_{i-1} z_i; (8) prints one R without its index.
 
 A joint is the exponential of its screw, and with unit axes that is a sum of three constant
 matrices,
@@ -34,8 +36,8 @@ matrices,
     X_i = exp(-q ad(s)) X_i(0) = A + a B + b C,
      a = sin q, b = 1 - cos q; prismatic a = q, C = 0                                          (*)
 
-and so is the 4 x 4 matrix H_i of the frame. `Chain` computes the constants once: built anew in
-every evaluation they would be two thirds of its cost.
+and so is the 4 x 4 matrix H_i of the frame. `Chain` computes the constants once: rebuilding them in
+every evaluation would be two thirds of its cost.
 """
 
 from typing import Any, NamedTuple
@@ -45,30 +47,37 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
+from nsdyn._types import Scalar
 from nsdyn.errors import ProblemError
 
 EARTH = (0.0, 0.0, -9.81)
-EPSILON = np.cross(np.eye(3)[:, None, :], np.eye(3)[None, :, :]).transpose(
-    2, 0, 1
-)  # (a x b)_i = EPSILON_ijk a_j b_k
-SKEW = EPSILON.transpose(0, 2, 1)  # (a x)_ik = SKEW_ikj a_j
-CROSS = np.zeros(
-    (6, 6, 6)
-)  # for twists, (u; w) x (a; b) = (w x a + u x b; w x b), ad(v)_ik = CROSS_ikj v_j
+# (a x b)_i = EPSILON_ijk a_j b_k
+EPSILON = np.cross(np.eye(3)[:, None, :], np.eye(3)[None, :, :]).transpose(2, 0, 1)
+# (a x)_ik = SKEW_ikj a_j
+SKEW = EPSILON.transpose(0, 2, 1)
+# For twists, (u; w) x (a; b) = (w x a + u x b; w x b), ad(v)_ik = CROSS_ikj v_j
+CROSS = np.zeros((6, 6, 6))
 CROSS[:3, :3, 3:] = CROSS[:3, 3:, :3] = CROSS[3:, 3:, 3:] = SKEW
 
 
 class Chain(eqx.Module):
-    """The bodies and joints of a chain, as the constants of the recursions; all are traced, so that
-    a sweep compiles once.
+    """The bodies and joints of a chain, stored as the constants of the recursions. All of them are
+    traced, so a sweep compiles only once.
 
-    Chain(axis, place, mass, com, inertia, slides, turn, rotor, gravity): arrays with one entry per
-    link. `place` (l), `turn` (E) and `axis` (z) put a joint into the frame of the link before, as
-    in a URDF file; `slides` is 1 for a prismatic, 0 for a revolute joint; `com` (c) and `inertia`
-    (I^C, about the centre of mass) are in the link's own frame; `rotor` is the inertia of the drive
-    as seen from the joint and adds to the diagonal of the mass matrix. To vary one of these, build
-    the chain from it inside the function that is mapped or differentiated.
+    All arguments are arrays with one entry for each link, except `gravity`.
+
+    axis, place, turn: the axis (z), the point (l) and the rotation (E, default: none) that place a
+        joint in the frame of the previous link, as in a URDF file.
+    mass, com, inertia: mass, centre of mass (c) and inertia about it (I^C), in the link's own
+        frame.
+    slides: 1 for a prismatic joint, 0 for a revolute one (the default).
+    rotor: the inertia of the drive as seen from the joint, which adds to the diagonal of the mass
+        matrix; default: none.
+    gravity: the acceleration of gravity, a vector in the world.
+
+    To vary one of these, build the chain inside the function that is mapped or differentiated.
     """
 
     s: Float[Array, "*batch n 6"]
@@ -80,8 +89,17 @@ class Chain(eqx.Module):
     gravity: Float[Array, "*batch 3"]
 
     def __init__(
-        self, axis, place, mass, com, inertia, slides=None, turn=None, rotor=None, gravity=EARTH
-    ):
+        self,
+        axis: ArrayLike,
+        place: ArrayLike,
+        mass: ArrayLike,
+        com: ArrayLike,
+        inertia: ArrayLike,
+        slides: ArrayLike | None = None,
+        turn: ArrayLike | None = None,
+        rotor: ArrayLike | None = None,
+        gravity: ArrayLike = EARTH,
+    ) -> None:
         axis = _array("axis", axis, None, 3)
         n = axis.shape[0]
         slides = _array("slides", jnp.zeros(n) if slides is None else slides, n)
@@ -127,7 +145,7 @@ def _array(name: str, value: Any, *shape: int | None) -> Array:
     return array
 
 
-def _check_joints(axis, slides):
+def _check_joints(axis: Array, slides: Array) -> None:
     if isinstance(axis, jax.core.Tracer) or isinstance(slides, jax.core.Tracer):
         return
     for i, (length, kind) in enumerate(
@@ -141,31 +159,34 @@ def _check_joints(axis, slides):
             )
 
 
-def skew(a):
+def skew(a: Float[Array, " 3"]) -> Float[Array, "3 3"]:
     """The matrix a x."""
-    return SKEW @ a
+    return jnp.matmul(SKEW, a)
 
 
-def shift(r):
-    """The twist about r of a body whose twist about the origin is given; its transpose brings
-    wrenches back."""
+def shift(r: Float[Array, " 3"]) -> Float[Array, "6 6"]:
+    """The matrix that maps the twist of a body about the origin to its twist about r; its transpose
+    maps wrenches back."""
     return jnp.block([[jnp.eye(3), -skew(r)], [jnp.zeros((3, 3)), jnp.eye(3)]])
 
 
-def spatial_inertia(mass, com, inertia):
+def spatial_inertia(
+    mass: Scalar, com: Float[Array, " 3"], inertia: Float[Array, "3 3"]
+) -> Float[Array, "6 6"]:
     """I_i about the joint, in the link's axes."""
     o = jnp.zeros((3, 3))
     return shift(com).T @ jnp.block([[mass * jnp.eye(3), o], [o, inertia]]) @ shift(com)  # (9)
 
 
-_bodies = jax.jit(
-    jax.vmap(spatial_inertia)
-)  # compiled: one by one the operations would take a second for every new N
+# Compiled: run one by one, the operations would take a second for every new N.
+_bodies = jax.jit(jax.vmap(spatial_inertia))
 
 
 @jax.jit
 @jax.vmap
-def _joints(axis, slides, place, turn):
+def _joints(
+    axis: Float[Array, " 3"], slides: Scalar, place: Float[Array, " 3"], turn: Float[Array, "3 3"]
+) -> tuple[Float[Array, " 6"], Float[Array, "3 6 6"], Float[Array, "3 4 4"]]:
     """s_i and the constants of (*) for X_i (3, 6, 6) and for the frame (3, 4, 4)."""
     unit = axis / jnp.linalg.norm(axis)
     s = jnp.concatenate([slides * unit, (1.0 - slides) * unit])  # (6)
@@ -173,18 +194,22 @@ def _joints(axis, slides, place, turn):
     fixed = jnp.kron(jnp.eye(2), turn.T) @ shift(place)
     X = jnp.stack([fixed, -ad @ fixed, ad @ ad @ fixed])
     pad = lambda block, column: jnp.zeros((4, 4)).at[:3, :3].set(block).at[:3, 3].set(column)
-    frame, screw = pad(turn, place).at[3, 3].set(1.0), pad(skew(s[3:]), s[:3])
+    frame = pad(turn, place).at[3, 3].set(1.0)
+    screw = pad(skew(s[3:]), s[:3])
     return s, X, jnp.stack([frame, frame @ screw, frame @ screw @ screw])
 
 
-def _exponential(slides, constants, q):
+def _exponential(
+    slides: Float[Array, " n"], constants: Float[Array, "n 3 d d"], q: Float[Array, " n"]
+) -> Float[Array, "n d d"]:
     """(*)"""
-    a, b = jnp.where(slides > 0.5, q, jnp.sin(q)), 1.0 - jnp.cos(q)
+    a = jnp.where(slides > 0.5, q, jnp.sin(q))
+    b = 1.0 - jnp.cos(q)
     return constants[:, 0] + a[:, None, None] * constants[:, 1] + b[:, None, None] * constants[:, 2]
 
 
 class Links(NamedTuple):
-    """What the recursions read, stacked over the links: X_i, s_i, I_i and the inertia of the
+    """The data of the recursions, stacked over the links: X_i, s_i, I_i and the inertia of the
     rotor."""
 
     X: Float[Array, "n 6 6"]
@@ -198,11 +223,11 @@ def links(chain: Chain, q: Float[Array, " n"]) -> Links:
 
 
 def frames(chain: Chain, q: Float[Array, " n"]) -> Float[Array, "n 4 4"]:
-    """H_i = [[R, r], [0, 1]]: the frame of each link in the one before."""
+    """H_i = [[R, r], [0, 1]]: the frame of each link relative to the previous one."""
     return _exponential(chain.slides, chain.H, q)
 
 
-def poses(chain: Chain, q: Float[Array, " n"]):
+def poses(chain: Chain, q: Float[Array, " n"]) -> tuple[Float[Array, "n 3 3"], Float[Array, "n 3"]]:
     """R_i (n, 3, 3) and r_i (n, 3) in the world."""
 
     def outwards(pose, frame):
@@ -213,22 +238,22 @@ def poses(chain: Chain, q: Float[Array, " n"]):
     return found[:, :3, :3], found[:, :3, 3]
 
 
-def centres(chain: Chain, q: Float[Array, " n"]):
+def centres(chain: Chain, q: Float[Array, " n"]) -> Float[Array, "n 3"]:
     """r_i^C (n, 3) in the world."""
     R, r = poses(chain, q)
     return r + jnp.einsum("nij,nj->ni", R, chain.moment / chain.mass[:, None])  # (3)
 
 
-def tip(chain: Chain, q: Float[Array, " n"], point) -> Float[Array, " 3"]:
-    """The world position of a point of the last link; from the tip inwards nothing but this point
-    is carried."""
+def tip(chain: Chain, q: Float[Array, " n"], point: ArrayLike) -> Float[Array, " 3"]:
+    """The position in the world of a point of the last link. Going from the tip inwards, only this
+    point has to be carried."""
     start = jnp.concatenate([jnp.asarray(point, float), jnp.ones(1)])
-    return jax.lax.scan(lambda x, frame: (frame @ x, None), start, frames(chain, q), reverse=True)[
-        0
-    ][:3]
+    inwards = lambda x, frame: (frame @ x, None)
+    end, _ = jax.lax.scan(inwards, start, frames(chain, q), reverse=True)
+    return end[:3]
 
 
-def at_tip(chain: Chain, q: Float[Array, " n"], direction) -> Float[Array, " 3"]:
+def at_tip(chain: Chain, q: Float[Array, " n"], direction: ArrayLike) -> Float[Array, " 3"]:
     """A direction of the world, in the axes of the last link."""
     rotations = frames(chain, q)[:, :3, :3]
     return jax.lax.scan(lambda x, R: (R.T @ x, None), jnp.asarray(direction, float), rotations)[0]

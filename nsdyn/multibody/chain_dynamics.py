@@ -6,8 +6,8 @@ wrenches are
 
     (u; w) x (a; b) = (w x a + u x b; w x b),    (u; w) x* (f; t) = (w x f; w x t + u x f)       (1)
 
-The force f, from what holds all q'' at zero (Luh, Walker, Paul), the weight being an acceleration
-of the base:
+The force f, from the joint forces that keep all q'' zero (Luh, Walker, Paul), with the weight as an
+acceleration of the base:
 
     a_i = X_i a_{i-1} + v_i x s_i q_i',   a_0 = (-gravity; 0)                                    (2)
     l_i = I_i a_i + v_i x* I_i v_i + X_{i+1}^T l_{i+1},   f_i = applied_i - s_i . l_i            (3)
@@ -32,18 +32,19 @@ The momenta M v, for energies, without M:
 
     h_i = I_i v_i + X_{i+1}^T h_{i+1},   (M v)_i = s_i . h_i + J_i q_i'                          (8)
 
-A chain as a `System` has as params a dict with the `Chain` under "chain" and, if there are drives,
-the joint forces under "torque". `chain_system(n)` is the faster of two for n links: `DENSE`, (7)
-and a factorisation of M, for short chains, `SYSTEM`, (4)-(6) and (8), for longer ones. Up to 5
-links, where the factorisation is written out, neither gains much over the other; from 6 links on,
-where it is a call of LAPACK, the recursion is faster, and the ratio grows with n^2 (`nsdyn bench`
-measures it).
+The params of a chain as a `System` are a dict with the `Chain` under "chain" and, if there are
+drives, the joint forces under "torque". `chain_system(n)` is the faster of two for n links:
+`DENSE`, (7) and a factorisation of M, for short chains, and `SYSTEM`, (4)-(6) and (8), for longer
+ones. Up to 5 links, for which the factorisation is unrolled, the difference is small; from 6 links
+on, for which it is a call of LAPACK, the recursion is faster, and the ratio grows with n^2 (`nsdyn
+bench` measures it).
 """
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from nsdyn._types import Matrix, Params, Scalar, Time, Velocity
 from nsdyn.mechanics.system import System
 from nsdyn.multibody.chain import CROSS, Chain, Links, frames, links, twists
 from nsdyn.numerics import small
@@ -103,7 +104,12 @@ def inverse_mass(chain: Chain, q: Float[Array, " n"], b: Float[Array, " n"]) -> 
     return solve_links(links(chain, q), b)
 
 
-def accelerations(chain: Chain, q, v, torque) -> Float[Array, " n"]:
+def accelerations(
+    chain: Chain,
+    q: Float[Array, " n"],
+    v: Float[Array, " n"],
+    torque: Velocity | float,
+) -> Float[Array, " n"]:
     """Forward dynamics: v' under the joint forces `torque`, in O(N)."""
     return inverse_mass(chain, q, torque - bias(chain, q, v))
 
@@ -114,11 +120,8 @@ def mass_matrix(chain: Chain, q: Float[Array, " n"]) -> Float[Array, "n n"]:
     n = chain.n
 
     def inwards(carry, link):
-        C, F = (
-            # Composite inertia and the wrenches of the columns j > i, both about the joint of link
-            # i
-            carry
-        )
+        # Composite inertia and the wrenches of the columns j > i, both about the joint of link i
+        C, F = carry
         X, s, inertia, i = link
         C = C + inertia
         F = F.at[:, i].set(C @ s)
@@ -140,39 +143,36 @@ def momenta(chain: Chain, q: Float[Array, " n"], v: Float[Array, " n"]) -> Float
         whole = own + carried
         return X.T @ whole, s @ whole  # (8)
 
-    return (
-        jax.lax.scan(inwards, jnp.zeros(6), (parts.X, parts.s, own), reverse=True)[1]
-        + parts.rotor * v
-    )
+    links_only = jax.lax.scan(inwards, jnp.zeros(6), (parts.X, parts.s, own), reverse=True)[1]
+    return links_only + parts.rotor * v
 
 
-def height_energy(chain: Chain, q: Float[Array, " n"]):
-    """The potential of the weight."""
+def height_energy(chain: Chain, q: Float[Array, " n"]) -> Scalar:
+    """The potential energy of the weight."""
     own = jnp.concatenate([chain.moment, chain.mass[:, None]], axis=1)
     inwards = lambda outer, link: (link[0] @ (outer + link[1]), None)
-    moment = jax.lax.scan(inwards, jnp.zeros(4), (frames(chain, q), own), reverse=True)[
-        0
-    ]  # sum of (m r^C; m)
+    # The sum of (m r^C; m)
+    moment, _ = jax.lax.scan(inwards, jnp.zeros(4), (frames(chain, q), own), reverse=True)
     return -jnp.sum(chain.gravity * moment[:3])
 
 
-def mass(q, p):
+def mass(q: Float[Array, " n"], p: Params) -> Matrix:
     return mass_matrix(p["chain"], q)
 
 
-def force(q, v, t, p):
+def force(q: Float[Array, " n"], v: Float[Array, " n"], t: Time, p: Params) -> Float[Array, " n"]:
     return p.get("torque", 0.0) - bias(p["chain"], q, v)
 
 
-def potential(q, p):
+def potential(q: Float[Array, " n"], p: Params) -> Scalar:
     return height_energy(p["chain"], q)
 
 
-def solve(q, b, p):
+def solve(q: Float[Array, " n"], b: Float[Array, " n"], p: Params) -> Float[Array, " n"]:
     return inverse_mass(p["chain"], q, b)
 
 
-def momentum(q, v, p):
+def momentum(q: Float[Array, " n"], v: Float[Array, " n"], p: Params) -> Float[Array, " n"]:
     return momenta(p["chain"], q, v)
 
 

@@ -1,5 +1,5 @@
 """The response of a serial chain to an impulse at its last link, in O(N): the recursions of
-Alexiou, his numbers.
+Alexiou, with his equation numbers.
 
 Twists, wrenches, X_i, s_i and I_i as in `nsdyn.multibody.chain`; J_i is the rotor inertia of a
 joint (absent from the source). The external impulse on the last link is -n J, with the wrench n of
@@ -18,7 +18,7 @@ The law of restitution n^T (v_N + dv_N) = -e n^T v_N gives the magnitude
 
     J = (1 + e) n^T v_N / (n^T L_N n)                                                           (22)
 
-which goes inwards through the joints and moves them outwards:
+The impulse is propagated inwards through the joints, and the change of velocity outwards:
 
     l_i = (1 - I_i L_i) X_{i+1}^T l_{i+1}                                                  (23)-(26)
     dq_i' = -D_i^-1 s_i^T (X_{i+1}^T l_{i+1} + I_i X_i dv_{i-1})                                (27)
@@ -26,9 +26,9 @@ which goes inwards through the joints and moves them outwards:
 
 J is the impulse Lam of the laws: M (v+ - v-) + G^T J = 0 with the contact row G v = n^T v_N.
 
-Where this differs from the print: link-local frames, hence the X_i; L_0 = 0 in (15) gives the
-starts (17) and (18), whose last s_i should read s_1; and (23)-(26) carry the one wrench n J instead
-of the 6 x 6 matrices Phi_i that would be multiplied by it.
+Differences from the paper: link-local frames, hence the X_i; L_0 = 0 in (15) gives the starting
+values (17) and (18), whose last s_i should read s_1; and (23)-(26) propagate the single wrench n J
+instead of the 6 x 6 matrices Phi_i that would be multiplied by it.
 """
 
 from typing import NamedTuple
@@ -36,7 +36,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
+from nsdyn._types import Number
 from nsdyn.multibody.chain import Chain, Links, at_tip, links, twists
 
 
@@ -48,7 +50,9 @@ class Response(NamedTuple):
     approach: Float[Array, ""]
 
 
-def contact_wrench(chain: Chain, q, point, normal) -> Float[Array, " 6"]:
+def contact_wrench(
+    chain: Chain, q: Float[Array, " n"], point: ArrayLike, normal: ArrayLike
+) -> Float[Array, " 6"]:
     """n: a unit impulse along `normal` (in the world) at `point` (in the last link's frame), in the
     last link's frame."""
     direction = at_tip(chain, q, normal)
@@ -56,8 +60,8 @@ def contact_wrench(chain: Chain, q, point, normal) -> Float[Array, " 6"]:
 
 
 def eliminate(a: Float[Array, "k k"], b: Float[Array, "k c"]) -> Float[Array, "k c"]:
-    """a^-1 b by Gauss and Jordan with pivots: a call of LAPACK per link would cost ten times as
-    much as the whole recursion."""
+    """a^-1 b by Gauss-Jordan elimination with pivoting: one LAPACK call per link would cost ten
+    times as much as the whole recursion."""
     k = a.shape[0]
 
     def column(carry, j):
@@ -111,8 +115,15 @@ def joint_response(
     return jax.lax.scan(outwards, jnp.zeros(6), (*parts, arriving))[1]  # (29)
 
 
-def restitution(chain: Chain, q, v, point, normal, e) -> Response:
-    """The impact of `point` of the last link on an immovable wall with the normal `normal`;
+def restitution(
+    chain: Chain,
+    q: Float[Array, " n"],
+    v: Float[Array, " n"],
+    point: ArrayLike,
+    normal: ArrayLike,
+    e: Number,
+) -> Response:
+    """The impact of `point` of the last link on an immovable wall with the normal `normal`,
     whatever the sign of the approach."""
     parts = links(chain, q)
     n = contact_wrench(chain, q, point, normal)

@@ -13,9 +13,9 @@ so a dead row is an identity row of S.
 
 A row that depends on the rows before it leaves a pivot of S that is zero to round-off; its
 multiplier is set to zero. x is then still the unique solution as long as the rows are consistent.
-Where multipliers are shown, `least_norm_multipliers` removes their part in the null space of G^T:
-with K = G M^-1 G^T, the generalised inverse K^- of the same pivoting and N = 1 - K^- K, of which
-only the columns of dependent rows are not zero,
+For multipliers that are shown or used by guards, `least_norm_multipliers` removes the part in the
+null space of G^T: with K = G M^-1 G^T, its generalised inverse K^- by the same pivoting and
+N = 1 - K^- K, of which only the columns of dependent rows are not zero,
 
     lam - N (N^T N)^-1 N^T lam                                                     (5)
 """
@@ -23,8 +23,10 @@ only the columns of dependent rows are not zero,
 from collections.abc import Callable
 
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float
 
+from nsdyn._types import Jacobian, RowMask, Rows, Solve, Velocity
 from nsdyn.numerics.small import (
     UNROLL,
     Unrolled,
@@ -33,6 +35,7 @@ from nsdyn.numerics.small import (
     independent,
     matmul,
     matvec,
+    spanning,
     total,
 )
 
@@ -46,25 +49,35 @@ def masked_kkt(
     refinements: int = 0,
 ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
     """x and lam of (1) and (2); `solve` applies M^-1 to a vector or to columns. Each refinement
-    repeats (3) and (4) for what is left of (2); worth it where accuracy counts more than time, as
-    in jumps."""
+    repeats (3) and (4) for the residual of (2); this is worthwhile where accuracy matters more than
+    time, as in jumps."""
     if G.shape[0] == 0:
         return solve(b), jnp.zeros(0, b.dtype)
     if isinstance(solve, Unrolled) and G.shape[0] <= UNROLL and not refinements:
         return _small_kkt(solve, G, live, b, c)
     Gm = _masked(G, live)
-    columns = solve(
-        jnp.concatenate([b[:, None], Gm.T], axis=1)
-    )  # together: a recursion makes one pass for all of them
-    x, Y, lam = columns[:, 0], columns[:, 1:], jnp.zeros_like(c)
+    # Together: a recursive solver makes one pass for all of them.
+    columns = solve(jnp.concatenate([b[:, None], Gm.T], axis=1))
+    Y = columns[:, 1:]
     inverse = _schur(Gm, Y, live)
-    for _ in range(1 + refinements):
+
+    def once(start, _):
+        x, lam = start
         change = inverse(jnp.where(live, matvec(Gm, x) - c, 0.0))  # (3)
-        x, lam = x - matvec(Y, change), lam + change  # (4)
-    return x, lam
+        return (x - matvec(Y, change), lam + change), None  # (4)
+
+    start = columns[:, 0], jnp.zeros_like(c)
+    if not refinements:
+        return once(start, None)[0]
+    # A loop: written out, the compiler may compute x again where it is used, rounded differently,
+    # by 1e-16 / sine^2 for nearly dependent rows; each pass must correct the very x that is
+    # returned.
+    return lax.scan(once, start, None, length=1 + refinements)[0]
 
 
-def _small_kkt(solve: Unrolled, G, live, b, c):
+def _small_kkt(
+    solve: Unrolled, G: Jacobian, live: RowMask, b: Velocity, c: Rows
+) -> tuple[Velocity, Rows]:
     """(3) and (4) entry by entry."""
     m, n = G.shape
     rows = entries(_masked(G, live))
@@ -86,8 +99,8 @@ def least_norm_multipliers(
     solve: Callable, G: Float[Array, "m n"], lam: Float[Array, " m"]
 ) -> Float[Array, " m"]:
     """The multipliers of least norm with the same G^T lam; those of independent rows stay as they
-    are. `solve` applies M^-1: in its metric, and no other, it does not depend on units which rows
-    are dependent."""
+    are. `solve` applies M^-1: dependence is judged in the mass metric, so it does not change with
+    the units of the coordinates."""
     m = G.shape[0]
     if m < 2:
         return lam
@@ -102,21 +115,33 @@ def least_norm_multipliers(
 def independent_rows(
     solve: Callable, G: Float[Array, "m n"], live: Bool[Array, " m"]
 ) -> Bool[Array, " m"]:
-    """The live rows that do not depend on live rows before them: those that (3) keeps."""
+    """The live rows that (3) keeps."""
     Gm = _masked(G, live)
     return live & independent(matmul(Gm, solve(Gm.T)))
 
 
-def schur(solve, G, live):
+def spanning_rows(
+    solve: Callable,
+    G: Float[Array, "m n"],
+    live: Bool[Array, " m"],
+    preferred: Bool[Array, " m"] | None = None,
+) -> Bool[Array, " m"]:
+    """Independent live rows that span all of them, chosen with more care than a step can afford:
+    see `small.spanning`."""
+    Gm = _masked(G, live)
+    return live & spanning(matmul(Gm, solve(Gm.T)), preferred)
+
+
+def schur(solve: Solve, G: Jacobian, live: RowMask) -> tuple[Jacobian, Float[Array, "n m"], Solve]:
     """The masked G, Y = M^-1 G^T and a solver for S of (3)."""
     Gm = _masked(G, live)
     Y = solve(Gm.T)
     return Gm, Y, _schur(Gm, Y, live)
 
 
-def _masked(G, live):
+def _masked(G: Jacobian, live: RowMask) -> Jacobian:
     return jnp.where(live[:, None], G, 0.0)
 
 
-def _schur(Gm, Y, live):
+def _schur(Gm: Jacobian, Y: Float[Array, "n m"], live: RowMask) -> Solve:
     return factor(matmul(Gm, Y) + jnp.diag(jnp.where(live, 0.0, 1.0)), semidefinite=True)

@@ -8,18 +8,18 @@ is that of the implicit function theorem, with the last J:
 
     dx/dtheta = -J^-1 dr/dtheta                                                                (2)
 
-So everything that theta stands for must come in through `args`. J is one iteration old; its error
-is of the size of the last change.
+So everything that theta stands for must be passed in `args`. J is one iteration old; its error is
+of the size of the last change.
 
 The systems are written so that J is the identity up to terms of the order of the step (the
 saddle-point part of a step is solved inside r): no pivoting is needed while they are small, and
 their condition does not depend on the step. For the same reason large ones (more than DENSE
-unknowns) need no J at all: a column of it costs as much as r itself, and Broyden's method, started
-from the identity H of J^-1, gets along with a few more values of r,
+unknowns) need no J at all: one of its columns costs as much as r itself, and Broyden's method,
+started from H = I for J^-1, needs only a few more evaluations of r,
 
     dx = -H r(x),  y = r(x + dx) - r(x),  H <- H + (dx - H y) (dx^T H)/(dx^T H y)              (3)
 
-J is then made for derivatives only.
+J is then computed for derivatives only.
 """
 
 from collections.abc import Callable
@@ -31,17 +31,22 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn._repr import settings_text
+from nsdyn._types import AnyArray, Matrix, Number, Scalar, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.numerics import small
 
-DENSE = 24  # unknowns at most for Newton's method; beyond it Broyden's
+DENSE = 24  # largest number of unknowns for Newton's method; beyond it Broyden's
 TINY = jnp.finfo(float).tiny
 NOISE = 100 * jnp.finfo(float).eps  # relative round-off of a state
 
 
 class Effort(eqx.Module):
-    """What Newton's method did: iterations in all, the most in one step, the last change in units
-    of what is allowed, and whether it failed."""
+    """The work of Newton's method.
+
+    total, worst: all iterations, and the largest number of them in one step.
+    change: the last change, in units of the allowed one.
+    failed: whether it did not converge.
+    """
 
     total: Int[Array, ""]
     worst: Int[Array, ""]
@@ -57,7 +62,7 @@ class Effort(eqx.Module):
         return Effort(self.total + other.total, worst, other.change, self.failed | other.failed)
 
 
-def _tolerance(x):
+def _tolerance(x: Any) -> Scalar:
     number = jnp.asarray(x, float)
     if not isinstance(number, jax.core.Tracer) and not number > 0:
         raise ProblemError(f"Newton(tolerance=...): expected a positive number, found {x!r}")
@@ -67,15 +72,16 @@ def _tolerance(x):
 class Newton(eqx.Module):
     """Settings of the iteration in an implicit step.
 
-    tolerance: the last change relative to the solution, at which it is accepted.
-    max_iterations: iterations at most in one step, beyond which the run stops (NOT_CONVERGED); four
-        times as many for Broyden's method.
+    tolerance: the iteration ends when the last change, relative to the solution, is at most this.
+    max_iterations: the largest number of iterations in one step; beyond it the run stops with
+        NOT_CONVERGED. Four times as many are allowed for Broyden's method, which solves systems of
+        more than 24 unknowns.
     """
 
     tolerance: Any = eqx.field(converter=_tolerance, default=1e-10)
     max_iterations: int = eqx.field(static=True, default=16)
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if self.max_iterations < 1:
             raise ProblemError(
                 f"Newton(max_iterations=...): expected at least 1, found {self.max_iterations}"
@@ -85,17 +91,22 @@ class Newton(eqx.Module):
         return settings_text(self)
 
     def solve(
-        self, residual: Callable, x0: Float[Array, " n"], args: Any, noise, weights=1.0
+        self,
+        residual: Callable,
+        x0: Float[Array, " n"],
+        args: Any,
+        noise: Number,
+        weights: AnyArray | float = 1.0,
     ) -> tuple[Float[Array, " n"], Effort]:
         """The solution of residual(x, args) = 0 from x0. Unknowns are compared after multiplication
-        by `weights`, which give them one unit. `noise` is the absolute tolerance of the last change
-        in that unit, for unknowns that are small differences of large terms."""
+        by `weights`, which give them a common unit. `noise` is the absolute tolerance on the last
+        change in that unit, for unknowns that are small differences of large terms."""
         constant = lambda a: jax.lax.stop_gradient(a) if eqx.is_inexact_array(a) else a
         fixed = jax.tree.map(constant, args)
         x0, noise, weights, tolerance = jax.lax.stop_gradient((x0, noise, weights, self.tolerance))
 
         def scaled(x, dx):
-            """A change in units of what is allowed."""
+            """A change in units of the allowed one."""
             allowed = tolerance * jnp.max(jnp.abs(weights * x)) + noise + TINY
             return jnp.max(jnp.abs(weights * dx)) / allowed
 
@@ -109,8 +120,8 @@ class Newton(eqx.Module):
 
 
 class Iterate(NamedTuple):
-    """x, its J or H (and r(x) for H), how many there were, and the last change in units of what is
-    allowed."""
+    """x, its J or H (and r(x) for H), the number of iterations, and the last change in units of the
+    allowed one."""
 
     x: Array
     J: Array
@@ -119,7 +130,7 @@ class Iterate(NamedTuple):
     change: Array
 
 
-def _newton(value: Callable, x0, scaled: Callable) -> tuple[Callable, Iterate]:
+def _newton(value: Callable, x0: Velocity, scaled: Callable) -> tuple[Callable, Iterate]:
     def iterate(c: Iterate) -> Iterate:
         r, J = jax.vmap(lambda dx: jax.jvp(value, (c.x,), (dx,)), out_axes=(None, -1))(
             jnp.eye(x0.shape[0])
@@ -132,7 +143,7 @@ def _newton(value: Callable, x0, scaled: Callable) -> tuple[Callable, Iterate]:
     )
 
 
-def _broyden(value: Callable, x0, scaled: Callable) -> tuple[Callable, Iterate]:
+def _broyden(value: Callable, x0: Velocity, scaled: Callable) -> tuple[Callable, Iterate]:
     def iterate(c: Iterate) -> Iterate:
         dx = -c.J @ c.r
         r = value(c.x + dx)
@@ -148,8 +159,8 @@ def _broyden(value: Callable, x0, scaled: Callable) -> tuple[Callable, Iterate]:
     )
 
 
-def _implicit(residual: Callable, x, J, args):
-    """x, with the derivative (2); J is made there if it is not known."""
+def _implicit(residual: Callable, x: Velocity, J: Matrix | None, args: Any) -> Velocity:
+    """x, with the derivative (2); J is computed there if it is None."""
     arrays, rest = eqx.partition(args, eqx.is_array)
 
     @jax.custom_jvp

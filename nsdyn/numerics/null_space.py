@@ -8,10 +8,10 @@ row, none in a dead one),
     v = F v_s - P^T T psi_0,    F = (I - P^T R) diag(independent)                              (1)
 
 solves J v = -psi_0 for any values v_s of the independent velocities; J F = 0. F is kept square,
-with zero columns at the dependent coordinates, so that its shape does not follow the mode.
+with zero columns at the dependent coordinates, so that its shape does not depend on the mode.
 
-Which rows are independent is not decided here, by pivots that depend on the units of the
-coordinates, but beforehand and in the mass metric: see `kkt.independent_rows`.
+Which rows are independent is decided beforehand and in the mass metric (`kkt.independent_rows`),
+not here by pivots, which depend on the units of the coordinates.
 """
 
 from typing import NamedTuple
@@ -22,11 +22,13 @@ from jaxtyping import Array, Bool, Float
 
 
 class Complement(NamedTuple):
+    """The matrices of (1), and which coordinates are dependent."""
+
     F: Float[Array, "n n"]
     T: Float[Array, "m m"]
     P: Float[Array, "m n"]
     dependent: Bool[Array, " n"]
-    growth: Float[Array, ""]  # largest entry of R: large when J_p is close to singular
+    growth: Float[Array, ""]  # largest entry of F: large if J_p is close to singular
 
 
 def complement(
@@ -40,7 +42,7 @@ def complement(
         R, T, P, rows, columns = carry
         weight = jnp.abs(jax.lax.stop_gradient(R)) * (rows[:, None] & columns[None, :])
         flat = jnp.argmax(weight)
-        found = weight.reshape(-1)[flat] > 0  # else rows or columns are used up
+        found = weight.reshape(-1)[flat] > 0  # otherwise rows or columns are used up
         r = jax.nn.one_hot(flat // n, m, dtype=J.dtype)
         c = jax.nn.one_hot(flat % n, n, dtype=J.dtype)
         column = R @ c
@@ -58,7 +60,7 @@ def complement(
 
     masked = jnp.where(independent[:, None], J, 0.0)
     size = jnp.max(jnp.abs(jax.lax.stop_gradient(masked)), axis=1, initial=0.0)
-    scale = 1.0 / jnp.where(size > 0, size, 1.0)  # rows of any length count alike
+    scale = 1.0 / jnp.where(size > 0, size, 1.0)  # the length of a row does not matter
     carry = (masked * scale[:, None], jnp.diag(scale), jnp.zeros_like(masked), independent, allowed)
     R, T, P, _, _ = jax.lax.fori_loop(0, m, eliminate, carry)
     dependent = jnp.sum(P, axis=0) > 0

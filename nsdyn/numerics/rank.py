@@ -9,28 +9,28 @@ and row i depends on the rows before it if the sine of its angle to their span i
 
     |h_i - (projection of h_i on the span of the independent rows before it)| <= DEPENDENT     (2)
 
-A row of zeros is dependent. The rank is the number of independent rows. Compiled code meets the
-square of (2) as a pivot: eliminating in K = G M^-1 G^T, whose diagonal holds the squared lengths,
+A row of zeros is dependent. The rank is the number of independent rows. In compiled code the square
+of (2) appears as a pivot: elimination in K = G M^-1 G^T, whose diagonal holds the squared lengths,
 leaves for row i
 
     pivot_i = K_ii sine_i^2 <= K_ii DEPENDENT^2                                                (3)
 
-(`nsdyn.numerics.small`). The functions here are numpy, for what is not compiled: they use (2)
-itself, with the same answer.
+(`nsdyn.numerics.small`). The functions here use numpy, for code that is not compiled: they apply
+(2) itself, with the same result.
 """
 
 import numpy as np
 
 DEPENDENT = 1e-6
-"""Sine of the angle (no unit) below which a row counts as a combination of the rows before it. Far
-above what round-off leaves of an exact combination (the square root of 1e-16, since pivots are
-squares), far below the angles of a mechanism that is meant to be regular."""
+"""Sine of the angle (no unit) below which a row counts as a combination of the rows before it. It
+is far above what round-off leaves of an exact combination (the square root of 1e-16, since pivots
+are squares) and far below the angles in a mechanism that is meant to be regular."""
 
 SMALLEST_PIVOT = DEPENDENT**2  # (3), for unit rows
 
 
 def row_lengths(rows: np.ndarray) -> np.ndarray:
-    """Lengths of the rows, 1 for a row of zeros: something to divide by."""
+    """Lengths of the rows, with 1 for a row of zeros, so that one can divide by them."""
     lengths = np.linalg.norm(rows, axis=-1)
     return np.where(lengths > 0, lengths, 1.0)
 
@@ -50,11 +50,11 @@ def unit_rows(G: np.ndarray, M: np.ndarray) -> np.ndarray:
 
 def orthonormal(rows: np.ndarray) -> np.ndarray:
     """An orthonormal row for each of these rows that is independent of those before it, zeros for
-    the others. The rows are to be unit rows, or measured by a length of the caller's choice."""
+    the others. The rows must be unit rows, or divided by another length of the caller's choice."""
     basis = np.zeros_like(rows)
     for i, row in enumerate(rows):
         rest = row - basis.T @ (basis @ row)
-        rest = rest - basis.T @ (basis @ rest)  # once more, for what round-off left
+        rest = rest - basis.T @ (basis @ rest)  # once more, because of round-off
         sine = np.linalg.norm(rest)
         if sine > DEPENDENT:  # (2)
             basis[i] = rest / sine
@@ -67,7 +67,7 @@ def independent(G: np.ndarray, M: np.ndarray) -> np.ndarray:
 
 
 def row_space(rows: np.ndarray) -> np.ndarray:
-    """An orthonormal basis of unit rows (or rows measured otherwise); its length is their rank."""
+    """An orthonormal basis of the span of unit rows; the number of its rows is their rank."""
     basis = orthonormal(rows)
     return basis[np.any(basis, axis=1)]
 
@@ -96,7 +96,7 @@ def free_directions(G: np.ndarray, M: np.ndarray) -> np.ndarray:
 
 
 def least_change(G: np.ndarray, M: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """x with G x = c for the independent rows of G, the least one in the mass metric."""
+    """The smallest x in the mass metric with G x = c for the independent rows of G."""
     rows = in_mass_metric(G, M)
     lengths = row_lengths(rows)
     unit = rows / lengths[:, None]
@@ -106,13 +106,13 @@ def least_change(G: np.ndarray, M: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def least_multipliers(G: np.ndarray, M: np.ndarray, f: np.ndarray) -> np.ndarray:
-    """lam of least norm with G^T lam = f, for f along the rows."""
+    """lam of least norm with G^T lam = f, for f in the span of the rows."""
     rows = in_mass_metric(G, M)
     return least_norm(rows.T, in_mass_metric(f[None], M)[0], row_lengths(rows))
 
 
 def least_norm(A: np.ndarray, b: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """x of least norm with A x = b, the rank of A being judged with columns measured by these
+    """x of least norm with A x = b; the rank of A is judged by its columns divided by these
     lengths."""
-    span = row_space((A / lengths).T)  # the columns lie in it
+    span = row_space((A / lengths).T)  # a basis of the column space
     return np.linalg.lstsq(span @ A, span @ b, rcond=None)[0]

@@ -1,34 +1,37 @@
 """Linear algebra of the small, dense systems that every step solves.
 
-Systems of up to UNROLL unknowns are factored by a written-out LDL^T: inside a compiled loop one
-LAPACK call costs more than a whole unrolled step. Larger ones go to LAPACK's Cholesky.
+Systems of up to UNROLL unknowns are factored by an unrolled LDL^T: inside a compiled loop one
+LAPACK call costs more than a whole unrolled step. Larger ones use LAPACK's Cholesky factorisation.
 
-A semidefinite matrix is factored too: a row that depends on the rows before it, which
-`nsdyn.numerics.rank` defines, leaves a pivot that is zero to round-off, and its unknown is set to
-zero.
+Semidefinite matrices can be factored too: a row that depends on the rows before it (as defined in
+`nsdyn.numerics.rank`) leaves a pivot that is zero to round-off, and its unknown is set to zero.
 """
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
+from nsdyn._types import Matrix, Scalar, Solve, Velocity
 from nsdyn.numerics.rank import SMALLEST_PIVOT
 
 UNROLL = 5
+WELL_APART = 1e-2  # squared sine above which an angle costs no digits
 
 
 def matvec(a: Float[Array, "m n"], x: Float[Array, " n"]) -> Float[Array, " m"]:
-    """a @ x, written out when small so that the compiler can fuse it with its surroundings."""
+    """a @ x, unrolled if small, so that the compiler can fuse it with the code around it."""
     if a.shape[1] > UNROLL:
         return a @ x
     return sum((a[:, j] * x[j] for j in range(a.shape[1])), jnp.zeros(a.shape[0], a.dtype))
 
 
 def matmul(a: Float[Array, "m n"], b: Float[Array, "n k"]) -> Float[Array, "m k"]:
+    """a @ b, unrolled if small."""
     if a.shape[1] > UNROLL:
         return a @ b
     terms = (a[:, j, None] * b[None, j, :] for j in range(a.shape[1]))
@@ -49,10 +52,10 @@ def factor(a: Float[Array, "n n"], semidefinite: bool = False) -> Callable:
 
 
 class Unrolled:
-    """LDL^T of a small matrix, every entry a scalar of its own: the compiler turns the whole of it
-    into few kernels."""
+    """LDL^T of a small matrix with every entry a separate scalar, which the compiler turns into a
+    few kernels."""
 
-    def __init__(self, a, semidefinite: bool = False):
+    def __init__(self, a: list[list], semidefinite: bool = False) -> None:
         n = len(a)
         low: list = [[None] * n for _ in range(n)]
         d: list = [None] * n
@@ -65,14 +68,16 @@ class Unrolled:
             else:
                 inv[j] = 1.0 / d[j]
             for i in range(j + 1, n):
-                low[i][j] = (a[i][j] - total(low[i][k] * low[j][k] * d[k] for k in range(j))) * inv[
-                    j
-                ]
-        self.n, self.low, self.inv = n, low, inv
+                rest = a[i][j] - total(low[i][k] * low[j][k] * d[k] for k in range(j))
+                low[i][j] = rest * inv[j]
+        self.n = n
+        self.low = low
+        self.inv = inv
 
     def entries(self, b: list) -> list:
         """a^-1 b for a list of entries (scalars, or rows of a matrix of columns)."""
-        n, low = self.n, self.low
+        n = self.n
+        low = self.low
         x = list(b)
         for i in range(n):
             x[i] = x[i] - total(low[i][k] * x[k] for k in range(i))
@@ -81,13 +86,13 @@ class Unrolled:
             x[i] = x[i] - total(low[k][i] * x[k] for k in range(i + 1, n))
         return x
 
-    def __call__(self, b):
+    def __call__(self, b: Array) -> Array:
         return jnp.stack(self.entries([b[i] for i in range(self.n)]))
 
 
 def eliminate(a: Float[Array, "n n"], b: Float[Array, " n"]) -> Float[Array, " n"]:
-    """a^-1 b for a matrix near the identity: Gaussian elimination, written out without pivoting
-    when small."""
+    """a^-1 b for a matrix near the identity: Gaussian elimination, unrolled and without pivoting if
+    small."""
     n = a.shape[0]
     if n > 2 * UNROLL:
         return jnp.linalg.solve(a, b)
@@ -105,34 +110,33 @@ def eliminate(a: Float[Array, "n n"], b: Float[Array, " n"]) -> Float[Array, " n
     return jnp.stack(x)
 
 
-def total(terms):
-    """The sum of some terms; 0 if there are none (no array of zeros that the compiler would have to
-    fold)."""
+def total(terms: Iterable) -> Any:
+    """The sum of the terms, without an array of zeros to start from, which the compiler would have
+    to remove; 0 if there are none."""
     terms = list(terms)
     return functools.reduce(operator.add, terms) if terms else 0.0
 
 
-def entries(a):
+def entries(a: Float[Array, "m n"]) -> list[list[Scalar]]:
+    """The entries of a matrix as a list of rows."""
     return [[a[i, j] for j in range(a.shape[1])] for i in range(a.shape[0])]
 
 
-def _cholesky(a):
-    from jax.scipy.linalg import (
-        cho_factor,
-        cho_solve,
-    )  # takes a while to import, and small systems do without
+def _cholesky(a: Matrix) -> Solve:
+    # Slow to import, and small systems do not need it.
+    from jax.scipy.linalg import cho_factor, cho_solve
 
     c = cho_factor(a, lower=True)
     return lambda b: cho_solve(c, b)
 
 
-def _masked_cholesky(a):
+def _masked_cholesky(a: Matrix) -> Solve:
     """Cholesky of a with its dependent rows replaced by identity rows (their unknowns come out as
     zero)."""
     n = a.shape[0]
     scale = _lengths(a)
     unit = a / scale[:, None] / scale[None, :]
-    keep = _independent(unit)
+    keep = spanning(a)
     masked = jnp.where(keep[:, None] & keep[None, :], unit, jnp.eye(n, dtype=a.dtype))
     inverse = _cholesky(masked)
 
@@ -145,32 +149,39 @@ def _masked_cholesky(a):
 
 
 def independent(products: Float[Array, "n n"]) -> Bool[Array, " n"]:
-    """Which rows, of which these are the products with each other, do not depend on the rows before
-    them: those that `factor` keeps."""
-    products = lax.stop_gradient(products)
+    """Which rows do not depend on the rows before them, given all products of two rows: the rows
+    that `factor` keeps."""
+    n = products.shape[0]
+    if not 0 < n <= UNROLL:
+        return spanning(products)
+    return jnp.stack(Unrolled(entries(lax.stop_gradient(products)), semidefinite=True).inv) > 0
+
+
+def spanning(
+    products: Float[Array, "n n"], preferred: Bool[Array, " n"] | None = None
+) -> Bool[Array, " n"]:
+    """Independent rows with the span of all rows: `preferred` ones first, then earlier ones, but no
+    row at a small angle to those already chosen as long as there is a better one. (Of rows that
+    depend on it the elimination would leave 1e-16 / sine^2, which must not be mistaken for another
+    direction.)"""
     n = products.shape[0]
     if n == 0:
         return jnp.zeros(0, bool)
-    if n <= UNROLL:
-        return jnp.stack(Unrolled(entries(products), semidefinite=True).inv) > 0
+    products = lax.stop_gradient(products)
     scale = _lengths(products)
-    return _independent(products / scale[:, None] / scale[None, :])
+    rank = jnp.arange(n, 0.0, -1.0) + (0.0 if preferred is None else jnp.where(preferred, n, 0.0))
+
+    def take(_, carry):
+        rest, taken = carry
+        pivots = jnp.where(taken, 0.0, jnp.diagonal(rest))
+        j = jnp.argmax(jnp.where(pivots > WELL_APART, 1.0 + rank, pivots))
+        found = pivots[j] > SMALLEST_PIVOT
+        column = jnp.where(found, rest[:, j] / jnp.where(found, pivots[j], 1.0), 0.0)
+        return rest - column[:, None] * rest[j][None, :], taken.at[j].max(found)
+
+    start = (products / scale[:, None] / scale[None, :], jnp.zeros(n, bool))
+    return lax.fori_loop(0, n, take, start)[1]
 
 
-def _lengths(products):
+def _lengths(products: Matrix) -> Velocity:
     return jnp.sqrt(jnp.maximum(jnp.diagonal(products), jnp.finfo(products.dtype).tiny))
-
-
-def _independent(unit):
-    """Which rows of a semidefinite matrix with unit diagonal do not depend on the rows before
-    them."""
-
-    def eliminate(j, carry):
-        rest, keep = carry
-        pivot = rest[j, j]
-        ok = pivot > SMALLEST_PIVOT
-        column = jnp.where(ok, rest[:, j] / jnp.where(ok, pivot, 1.0), 0.0)
-        return rest - column[:, None] * rest[j][None, :], keep.at[j].set(ok)
-
-    start = (lax.stop_gradient(unit), jnp.ones(unit.shape[0], bool))
-    return lax.fori_loop(0, unit.shape[0], eliminate, start)[1]

@@ -12,6 +12,7 @@ import numpy as np
 
 from nsdyn._version import __version__
 from nsdyn.errors import ProblemError
+from nsdyn.laws.base import FIRST_REASON
 from nsdyn.numerics.newton import Effort
 from nsdyn.results.events import Events, counted
 from nsdyn.status import MESSAGES, Status
@@ -44,6 +45,13 @@ class Solution(eqx.Module):
     numpy arrays of just the length that is needed. From `rollout`, which may be traced, and in a
     batch, samples after a failure are NaN, and the event table has spare records.
 
+    t, q, v, lam, mode, energy: the samples. `lam` are reactions [forces]; `energy` is T + V if
+        `has_potential`, else T.
+    events: the table of events; their `Lam` are impulses.
+    status, t_stop, mode_stop: how, when and in which mode the run ended; `meaning(status)` says it
+        in words, with the `law_reasons` of a law that objected. effort: Newton's iterations.
+    problem, integrator, law, params, step, save_every, t0, t_end, nsdyn_version: what was run.
+
     A batch (from `sweep`, or from `rollout` under vmap) has one more axis in front of all arrays
     but `t`, which may be shared; `len` is the number of runs and `solution[i]` the i-th run.
     """
@@ -63,6 +71,7 @@ class Solution(eqx.Module):
     problem: str = _about("")
     integrator: str = _about("")
     law: str = _about("")
+    law_reasons: tuple[str, ...] = eqx.field(static=True, default=())  # words for its objections
     step: float = _about(0.0)
     save_every: int | None = _about(None)  # None where `save_at` was given
     t0: float = _about(0.0)
@@ -104,11 +113,20 @@ class Solution(eqx.Module):
             which = np.flatnonzero(status == code)
             some = ", ".join(f"{i} (t = {t_stop[i]:.6g})" for i in which[:5])
             more = ", ..." if len(which) > 5 else ""
-            kind = f"{Status(code).name}: {MESSAGES[Status(code)]}"
+            kind = ": ".join(self.meaning(code))
             if not self.is_batch:
                 return f"{kind} (t = {t_stop[0]:.6g})"
             lines.append(f"{len(which)} of {len(status)} {kind}. Runs {some}{more}")
         return "\n".join(lines)
+
+    def meaning(self, code: Any) -> tuple[str, str]:
+        """The name of a status code, and what it means: in the words of the law where it objected
+        for a reason of its own."""
+        k = int(code) - FIRST_REASON
+        if k < 0:
+            return Status(int(code)).name, MESSAGES[Status(int(code))]
+        unsaid = f"the law objects with its reason {k}, for which it has no words"
+        return f"objection of {self.law}", (*self.law_reasons, *[unsaid] * (k + 1))[k]
 
     def __bool__(self) -> bool:
         return True
@@ -152,7 +170,8 @@ class Solution(eqx.Module):
         span = f"t = {self.t[0]:g} to {self.t[-1]:g}" if len(self.t) else "t = none"
         n, m = self.v.shape[1], self.lam.shape[1]
         size = f"{len(self.t)} samples, n = {n}, m = {m}, {counted(self.events)}"
-        end = "" if self.ok else f", {Status(int(self.status)).name} at t = {float(self.t_stop):g}"
+        how = self.meaning(self.status)[0]
+        end = "" if self.ok else f", {how} at t = {float(self.t_stop):g}"
         return f"Solution({self.problem}: {span}, {size}{end}{self._by()})"
 
     def _by(self) -> str:

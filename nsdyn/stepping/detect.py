@@ -1,4 +1,4 @@
-"""Dense output of a step and the first look for sign changes of the guards on it.
+"""Dense output of a step, and the detection of guards that fall through zero on it.
 
 Between the ends (q_0, v_0) and (q_1, v_1) of a step, with x = (t - t_0)/h, cubic Hermite
 interpolation
@@ -6,27 +6,29 @@ interpolation
     y(x) = (1+2x)(1-x)^2 y_0 + x(1-x)^2 h y'_0 + x^2(3-2x) y_1 - x^2(1-x) h y'_1            (1)
 
 of q (with q') and of v (with v'); lam is interpolated linearly. Guards are sampled at equal
-distances; through three neighbouring samples a, b, d runs a parabola with curvature c = a - 2b + d,
-whose lowest value b - (a-d)^2/(8c) shows a guard that dips below zero between samples:
+distances. The parabola through three neighbouring samples a, b, d has the curvature c = a - 2b + d
+and the lowest value b - (a-d)^2/(8c), which reveals a guard that dips below zero between samples:
 
     c > 0,  |a - d| <= 2c,  8 b c <= (a - d)^2                                              (2)
 """
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from nsdyn._types import AnyArray, Number, Params, Scalar
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.stepping.integrator import State
 
-# In units of the step: a crossing that round-off puts just beyond the end of a step belongs to it
+# In units of the step: a crossing that round-off puts just beyond the end of a step belongs to it.
 SLACK = 1e-9
 
 
-def hermite(x, h, y0, d0, y1, d1):
+def hermite(x: Number, h: Number, y0: Array, d0: Array, y1: Array, d1: Array) -> Array:
     u = 1.0 - x
     return (
         (1 + 2 * x) * u * u * y0
@@ -36,7 +38,9 @@ def hermite(x, h, y0, d0, y1, d1):
     )  # (1)
 
 
-def between(model: Model, start: State, end: State, h, p, x) -> tuple[Point, Array]:
+def between(
+    model: Model, start: State, end: State, h: Number, p: Params, x: Number
+) -> tuple[Point, Array]:
     """The point and the multipliers on the dense output at the fraction x."""
     first, last = start.point, end.point
     q = hermite(x, h, first.q, model.qdot(first, p), last.q, model.qdot(last, p))
@@ -45,67 +49,92 @@ def between(model: Model, start: State, end: State, h, p, x) -> tuple[Point, Arr
     return first.replace(t=first.t + x * h, q=q, v=v), lam
 
 
-def guards_between(model: Model, start: State, end: State, h, p, x):
+def guards_between(
+    model: Model, start: State, end: State, h: Number, p: Params, x: AnyArray
+) -> Float[Array, "x k"]:
     """The guards on the dense output at the fractions x, shape (len(x), k)."""
     return jax.vmap(lambda x: model.guards(*between(model, start, end, h, p, x), p))(x)
 
 
+class Surface(eqx.Module):
+    """Which guards are zero to round-off.
+
+    tolerance: positive for a guard that is zero within this tolerance. Such a guard is not watched
+        until it has risen above its tolerance. 0 for all others.
+    departure_rate: the positive rate at which it leaves zero, or 0 if it does not.
+    """
+
+    tolerance: Float[Array, " k"]
+    departure_rate: Float[Array, " k"]
+
+    @staticmethod
+    def none(guards: int) -> "Surface":
+        return Surface(jnp.zeros(guards), jnp.zeros(guards))
+
+    @property
+    def watched(self) -> Bool[Array, " k"]:
+        return self.tolerance == 0
+
+
 class GuardScan(NamedTuple):
-    """Which guards fall through zero on a step and where each first does so (infinite if it does
-    not); whether one that sits on its surface leaves it through the side it came from."""
+    """The guards on one step.
+
+    fired: which guards fall through zero.
+    first_zero: the fraction of the step at which each first does so; infinite if it does not.
+    fell_back: whether a guard resting at zero became negative again.
+    """
 
     fired: Bool[Array, " k"]
     first_zero: Float[Array, " k"]
     fell_back: Bool[Array, ""]
 
 
-def scan_guards(model: Model, start: State, end: State, h, p, intervals: int) -> GuardScan:
-    """The guards on the dense output of a step, sampled at this many intervals."""
+def scan_guards(
+    model: Model, start: State, end: State, h: Number, p: Params, intervals: int
+) -> GuardScan:
+    """The guards on the dense output of a step, sampled in this many intervals."""
     inner = guards_between(model, start, end, h, p, np.arange(1, intervals) / intervals)
     values = jnp.concatenate([start.guard[None], inner, end.guard[None]])
-    hit, guess, back = jax.vmap(_look, in_axes=(1, 0, 0))(
-        values, start.surface_tolerance, start.departure_rate * h
-    )
-    return GuardScan(hit, guess, jnp.any(back))
+    surface: Surface = start.own
+    each = jax.vmap(_scan_one, in_axes=(1, 0, 0))
+    fired, first_zero, back = each(values, surface.tolerance, surface.departure_rate * h)
+    return GuardScan(fired, first_zero, jnp.any(back))
 
 
-def _look(values, surface_tolerance, departure_rate):
-    """For one guard. On its surface (surface_tolerance > 0) it counts as fallen only once it has
-    risen above its surface_tolerance."""
+def _scan_one(values: Array, tolerance: Scalar, rise: Scalar) -> tuple[Array, Array, Array]:
+    """`GuardScan` for one guard. If it starts at zero (tolerance > 0) it can fire only after it has
+    risen above its tolerance; `rise` is its departure rate times the step."""
     n = values.shape[0] - 1
     number = np.arange(1.0, n + 1)
     earliest = lambda which, of: jnp.min(jnp.where(which, of, jnp.inf))
-    beyond, dip = below(values[1:], surface_tolerance), dips(values)
+    beyond = below(values[1:], tolerance)
+    dip = dips(values)
     risen = jnp.where(
-        (surface_tolerance == 0) | (departure_rate > 0),
+        (tolerance == 0) | (rise > 0),
         0.0,
-        earliest(values[1:] > surface_tolerance, number),
+        earliest(values[1:] > tolerance, number),
     )
-    armed = surface_tolerance == 0
-    hit = jnp.any(beyond & (number > risen)) | (armed & (jnp.any(dip) | (values[0] <= 0)))
-    crossing = earliest(
-        beyond, number - 1 + _crossings(values, surface_tolerance, departure_rate / n)
-    )
+    watched = tolerance == 0
+    fired = jnp.any(beyond & (number > risen)) | (watched & (jnp.any(dip) | (values[0] <= 0)))
+    crossing = earliest(beyond, number - 1 + _crossings(values, tolerance, rise / n))
     dipping = earliest(dip, number[:-1] + _roots(values, dip))
-    guess = jnp.where(hit, jnp.minimum(crossing, dipping) / n, jnp.inf)
-    return hit, guess, earliest(beyond, number) < risen
+    first_zero = jnp.where(fired, jnp.minimum(crossing, dipping) / n, jnp.inf)
+    return fired, first_zero, earliest(beyond, number) < risen
 
 
-def _crossings(values, surface_tolerance, departure_rate):
-    """Where in each interval a guard that is beyond zero at its end crossed, as a part of it: by
-    linear interpolation, or in the first one by the rate at which a guard on its surface was
-    left."""
+def _crossings(values: Float[Array, " samples_and_one"], tolerance: Scalar, rise: Scalar) -> Array:
+    """Where in each interval a guard that is negative at its end crossed zero, as a fraction of the
+    interval: by linear interpolation, or in the first interval, for a guard that started at zero,
+    from its departure rate."""
     left, right = values[:-1], values[1:]
     fall = left - right
     linear = jnp.where(fall > 0, left / jnp.where(fall > 0, fall, 1.0), 1.0)
-    lifted = (surface_tolerance > 0) & (departure_rate > right) & (np.arange(right.shape[0]) == 0)
-    return jnp.where(
-        lifted, departure_rate / jnp.where(lifted, departure_rate - right, 1.0), linear
-    )
+    lifted = (tolerance > 0) & (rise > right) & (np.arange(right.shape[0]) == 0)
+    return jnp.where(lifted, rise / jnp.where(lifted, rise - right, 1.0), linear)
 
 
-def dips(values):
-    """Whether the parabola through each three positive samples reaches zero between them."""
+def dips(values: Array) -> Array:
+    """Where the parabola through three neighbouring positive samples reaches zero."""
     a, b, d = values[:-2], values[1:-1], values[2:]
     c = a - 2 * b + d
     return (
@@ -118,7 +147,7 @@ def dips(values):
     )  # (2)
 
 
-def _roots(values, dip):
+def _roots(values: Array, dip: Array) -> Array:
     """The left root of those parabolas, counted from the middle sample."""
     a, b, d = values[:-2], values[1:-1], values[2:]
     c = jnp.where(dip, a - 2 * b + d, 1.0)
@@ -126,10 +155,8 @@ def _roots(values, dip):
     return vertex - jnp.sqrt(jnp.maximum(vertex**2 - 2 * b / c, 0.0))
 
 
-def below(samples, surface_tolerance):
-    """Which samples count as beyond the surface; the last one already when it is about to cross."""
+def below(samples: Float[Array, " samples"], tolerance: Scalar) -> Bool[Array, " samples"]:
+    """Which samples count as below zero; the last one already if it is about to cross."""
     about = SLACK * jnp.maximum(samples[-2] - samples[-1], 0.0)
     last = np.arange(samples.shape[0]) == samples.shape[0] - 1
-    return samples <= jnp.where(
-        surface_tolerance > 0, -surface_tolerance, jnp.where(last, about, 0.0)
-    )
+    return samples <= jnp.where(tolerance > 0, -tolerance, jnp.where(last, about, 0.0))

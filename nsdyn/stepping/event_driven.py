@@ -1,21 +1,22 @@
-"""Event-driven integration: a smooth method between events, which are located and carried out
-inside the step.
+"""Event-driven integration: a smooth method between events, which are located and handled inside
+the step.
 
 A step from x_0 to the grid time t_1:
 
-    x_1 = Phi(x_0, t_1 - t_0)                            a straight step; all there is when
-                                                         no guard falls                        (1)
+    x_1 = Phi(x_0, t_1 - t_0)                            the full step; done if no guard
+                                                         falls                                 (1)
     if a guard falls through zero on the dense output:
         theta = first zero of g_i(Phi(x_0, theta h))     `nsdyn.stepping.locate`               (2)
         x_e = Phi(x_0, theta h);  x_0 = change(x_e)      `nsdyn.stepping.mode_change`          (3)
-        and again from there to t_1
+        and repeat from there to t_1
 
-Derivatives: theta is found under stop_gradient; one Newton step on g_i then carries its derivative,
+Derivatives: theta is found under stop_gradient; one Newton step on g_i then supplies its
+derivative,
 
     theta_d = theta - g_i / g_i',   x_e = Phi(theta) + Phi'(theta) (theta_d - theta)           (4)
 
-which changes nothing in value and makes event time and state exactly differentiable. Phi includes
-the projection that removes constraint drift, on by default.
+which does not change the value and makes event time and state exactly differentiable. Phi includes
+the projection that removes constraint drift (on by default).
 """
 
 from collections.abc import Callable
@@ -23,24 +24,26 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Int
 
+from nsdyn._types import Flag, GuardMask, Guards, Number, Params
 from nsdyn.errors import ProblemError
+from nsdyn.laws.base import AbstractLaw
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.projection import project
 from nsdyn.status import Status
 from nsdyn.stepping import guard_rates
-from nsdyn.stepping.detect import SLACK, between, scan_guards
+from nsdyn.stepping.detect import SLACK, Surface, between, scan_guards
 from nsdyn.stepping.integrator import AbstractIntegrator, AbstractSmoothMethod, State, first_of
 from nsdyn.stepping.locate import LocatedEvent, locate
-from nsdyn.stepping.log import put
+from nsdyn.stepping.log import Log, put
 from nsdyn.stepping.mode_change import change_mode
 
-INTERVALS = 4  # in which a step is scanned for events; one with an event is scanned more closely
+INTERVALS = 4  # in which guards are sampled on a step; on a step with an event there are more
 
 
 class EventPlan(eqx.Module):
-    """The events inside one step, from which it can be repeated."""
+    """The events inside one step; with them the step can be repeated without a search."""
 
     events: LocatedEvent
     count: Int[Array, ""]
@@ -50,23 +53,23 @@ class EventPlan(eqx.Module):
         repeat = lambda x: jnp.broadcast_to(x, (capacity, *x.shape))
         return EventPlan(jax.tree.map(repeat, LocatedEvent.empty(guards)), jnp.zeros((), int))
 
-    def append(self, event: LocatedEvent, wanted) -> "EventPlan":
+    def append(self, event: LocatedEvent, wanted: Flag) -> "EventPlan":
         return EventPlan(put(self.events, event, self.count, wanted), self.count + wanted)
 
 
 class EventDriven(AbstractIntegrator):
-    """A smooth method that stops at every event, changes the mode there, and goes on.
+    """Drives a smooth method: stops at every event, changes the mode there, and continues.
 
     method: the smooth method, such as RK4() or GeneralizedAlpha(index=2).
     project: whether constraint drift is removed after each step.
-    max_switches: events at most within one step; beyond it TOO_MANY_SWITCHES.
+    max_switches: the largest number of events within one step; beyond it TOO_MANY_SWITCHES.
     """
 
     method: AbstractSmoothMethod
     project: bool = eqx.field(static=True, default=True)
     max_switches: int = eqx.field(static=True, default=24)
 
-    def __check_init__(self):
+    def __check_init__(self) -> None:
         if not isinstance(self.method, AbstractSmoothMethod):
             raise ProblemError(
                 "EventDriven(method=...): expected a smooth method such as RK4(), found "
@@ -81,24 +84,28 @@ class EventDriven(AbstractIntegrator):
     def max_events_in_step(self) -> int:
         return self.max_switches
 
-    def start(self, model, point, p):
+    def start(self, model: Model, point: Point, p: Params) -> State:
         point, memory = self.method.init(model, point, p)
-        state = State.begin(model, point, memory, p)
+        state = State.begin(model, point, memory, p, own=Surface.none(model.k))
         state = self._on_surface(model, state, model.step, p, jnp.zeros(model.k, bool))
         falling = jnp.abs(state.guard) <= SLACK * jnp.abs(_rates(model, state, p)) * model.step
-        # A force that is past its limit at t_0 fires at once; a position or a velocity past its
-        # limit is a wrong start.
+        # A guard on a force that is negative at t_0 fires at once; a negative guard on positions or
+        # velocities is a wrong start.
         forces = guard_rates.by_force(model, point, memory.lam, p)
-        negative = (state.surface_tolerance == 0) & (state.guard < 0) & ~falling & ~forces
+        negative = state.own.watched & (state.guard < 0) & ~falling & ~forces
         return state.with_failure(jnp.any(negative), Status.GUARD_NEGATIVE, point)
 
-    def step_smooth(self, model, state, t_next, p):
+    def step_smooth(
+        self, model: Model, state: State, t_next: Number, p: Params
+    ) -> tuple[State, Bool[Array, ""]]:
         h = t_next - state.point.t
         end = self._smooth(model, state, h, p)  # (1)
         seen = scan_guards(model, state, end, h, p, INTERVALS)
         return _at_time(_risen(state, end), t_next), jnp.any(seen.fired) | seen.fell_back
 
-    def step_with_events(self, model, state, log, t_next, law, p):
+    def step_with_events(
+        self, model: Model, state: State, log: Log, t_next: Number, law: AbstractLaw, p: Params
+    ) -> tuple[State, Log, EventPlan]:
         def piece(carry):
             """From one event to the next, or to the end of the step."""
             start, _, log, plan = carry
@@ -139,9 +146,18 @@ class EventDriven(AbstractIntegrator):
             state = jax.tree.map(lambda a, b: jnp.where(plan.count > 0, a, b), fresh, state)
         return _at_time(state, t_next), log, plan
 
-    def step_differentiable(self, model, state, log, t_next, law, p, plan: EventPlan):
-        """The same step, built of a bounded number of pieces. What only decides about events is
-        left as it was."""
+    def step_differentiable(
+        self,
+        model: Model,
+        state: State,
+        log: Log,
+        t_next: Number,
+        law: AbstractLaw,
+        p: Params,
+        plan: EventPlan,
+    ) -> tuple[State, Log]:
+        """The same step, made of a bounded number of pieces. The guards in the state, which only
+        serve to detect events, are not updated."""
 
         def piece(carry, step):
             event, wanted = step
@@ -166,47 +182,59 @@ class EventDriven(AbstractIntegrator):
 
     # Pieces of a step.
 
-    def _smooth(self, model: Model, state: State, h, p) -> State:
-        """Phi: a step of the method, drift projected away, guards evaluated."""
+    def _smooth(self, model: Model, state: State, h: Number, p: Params) -> State:
+        """Phi: a step of the method with drift removed and guards evaluated."""
         finish = (lambda point: project(model, point, p)) if self.project and model.drifts else None
         point, memory = self.method.step(model, state.point, state.memory, h, p, finish)
         end = state.arrived(model, point, memory, p)
         return end if memory.effort is None else end.with_effort(memory.effort, state.point)
 
-    def _renewed(self, model: Model, state: State, p) -> State:
-        """The state with its constraints satisfied and the memory of a method rebuilt."""
+    def _renewed(self, model: Model, state: State, p: Params) -> State:
+        """The state with its constraints satisfied and the memory of the method rebuilt."""
         point = project(model, state.point, p) if model.drifts else state.point
         point, memory = self.method.init(model, point, p)
         return state.arrived(model, point, memory, p)
 
-    def _flow(self, model: Model, state: State, h, p) -> Callable:
-        """The step map of (2), advance(theta, end, first) -> state. A multistep method lives on its
-        grid: for it the dense output of the step to `end`, which is found `first`, takes the place
-        of shorter steps."""
+    def _flow(self, model: Model, state: State, h: Number, p: Params) -> Callable:
+        """The step map of (2), advance(theta, end, first) -> state. A multistep method needs its
+        grid: instead of shorter steps it uses the dense output of the full step, which is computed
+        when `first` is True and passed as `end` from then on."""
         if not self.method.is_multistep:
             return lambda theta, end, first: self._smooth(model, state, theta * h, p)
-        straight = lambda theta, end: self._smooth(model, state, h, p)
+        full = lambda theta, end: self._smooth(model, state, h, p)
         shorter = lambda theta, end: self._between(model, state, end, h, p, theta)
-        return lambda theta, end, first: jax.lax.cond(first, straight, shorter, theta, end)
+        return lambda theta, end, first: jax.lax.cond(first, full, shorter, theta, end)
 
-    def _between(self, model: Model, state: State, end: State, h, p, theta) -> State:
-        """The dense output of the step to `end`, put back on the constraints."""
+    def _between(
+        self, model: Model, state: State, end: State, h: Number, p: Params, theta: Number
+    ) -> State:
+        """The dense output of the step to `end`, projected onto the constraints."""
         point, lam = between(model, state, end, h, p, theta)
         point = project(model, point, p) if model.drifts else point
         a = (1 - theta) * state.memory.a + theta * end.memory.a
         values = (point, a, lam, model.guards(point, lam, p))
         return eqx.tree_at(lambda x: (x.point, x.memory.a, x.memory.lam, x.guard), end, values)
 
-    def _change_at(self, model, state, before: Point, fired, law, p) -> tuple:
-        """Change the mode at the point `before` and start the method again: the state after, the
+    def _change_at(
+        self,
+        model: Model,
+        state: State,
+        before: Point,
+        fired: GuardMask,
+        law: AbstractLaw,
+        p: Params,
+    ) -> tuple:
+        """Change the mode at the point `before` and restart the method: the state after, the
         record, a status."""
         after, record, status = change_mode(model, before, fired, law, p)  # (3)
         point, memory = self.method.init(model, after, p)
         return eqx.tree_at(lambda x: (x.point, x.memory), state, (point, memory)), record, status
 
-    def _on_surface(self, model, state, h, p, fired) -> State:
-        """The guards at a point reached by an event: those at zero to round-off are not watched
-        until they have risen. One that did not fire and is falling is about to: it stays
+    def _on_surface(
+        self, model: Model, state: State, h: Number, p: Params, fired: GuardMask
+    ) -> State:
+        """The guards just after an event: those that are zero to round-off are not watched until
+        they have risen. A guard that is falling and did not fire is about to fire, so it stays
         watched."""
         guard = model.guards(state.point, state.memory.lam, p)
         rate = _rates(model, state, p)
@@ -214,14 +242,16 @@ class EventDriven(AbstractIntegrator):
         tolerance = SLACK * jnp.abs(rate * h) + noise
         surface = (jnp.abs(guard) <= tolerance) & (fired | (rate >= 0))
         departure = jnp.where(surface & (rate * h > tolerance), rate, 0.0)
-        # A tolerance of zero says that a guard is watched, so one on its surface has a tiny one.
+        # A tolerance of 0 means that a guard is watched, so a guard at zero needs at least a tiny
+        # one.
         tiny = jnp.finfo(float).tiny
         tolerance = jnp.where(surface, jnp.maximum(tolerance, tiny), 0.0)
-        values = (guard, *jax.lax.stop_gradient((tolerance, departure)))
-        where = lambda x: (x.guard, x.surface_tolerance, x.departure_rate)
-        return eqx.tree_at(where, state, values)
+        on = jax.lax.stop_gradient(Surface(tolerance, departure))
+        return eqx.tree_at(lambda x: (x.guard, x.own), state, (guard, on))
 
-    def _at_event(self, model: Model, state: State, h, p, event: LocatedEvent) -> Point:
+    def _at_event(
+        self, model: Model, state: State, h: Number, p: Params, event: LocatedEvent
+    ) -> Point:
         """The point at a located event, with the derivative of (4)."""
 
         def phi(theta, model, state, h, p):
@@ -245,20 +275,20 @@ class EventDriven(AbstractIntegrator):
         return state.point.replace(t=t, q=q, v=v)
 
 
-def _rates(model: Model, state: State, p):
+def _rates(model: Model, state: State, p: Params) -> Guards:
     return guard_rates.rates(model, state.point, state.memory.a, state.memory.lam, p)
 
 
-def _is_finite(point: Point):
+def _is_finite(point: Point) -> Bool[Array, ""]:
     return jnp.all(jnp.isfinite(point.q)) & jnp.all(jnp.isfinite(point.v))
 
 
 def _risen(start: State, end: State) -> State:
-    """Guards that have left their surface are watched again."""
-    left = end.guard > start.surface_tolerance
-    tolerance = jnp.where(left, 0.0, start.surface_tolerance)
-    return eqx.tree_at(lambda x: x.surface_tolerance, end, tolerance)
+    """Guards that have risen above their tolerance are watched again."""
+    left = end.guard > start.own.tolerance
+    tolerance = jnp.where(left, 0.0, start.own.tolerance)
+    return eqx.tree_at(lambda x: x.own.tolerance, end, tolerance)
 
 
-def _at_time(state: State, t) -> State:
+def _at_time(state: State, t: Number) -> State:
     return eqx.tree_at(lambda x: x.point.t, state, t)

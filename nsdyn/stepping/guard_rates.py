@@ -1,17 +1,27 @@
-"""How guards change along the motion, and how large they may be by round-off alone."""
+"""How fast guards change along the motion, and how large their round-off is."""
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from nsdyn._types import Guards, Number, Params, Rows, Velocity
 from nsdyn.mechanics.model import Model, Point
+from nsdyn.numerics import small
 
-ROUND_OFF = 1e-13  # of the terms that a guard is made of
+ROUND_OFF = 1e-13  # relative to the terms that a guard consists of
 
 
-def rates(model: Model, point: Point, a, lam, p, clock=1.0, lam_rate=None) -> Float[Array, " k"]:
-    """d/dt of the guards with v' = a and t' = clock; multipliers count as constant unless their
-    rate is given."""
+def rates(
+    model: Model,
+    point: Point,
+    a: Velocity,
+    lam: Rows,
+    p: Params,
+    clock: Number = 1.0,
+    lam_rate: Rows | None = None,
+) -> Float[Array, " k"]:
+    """d/dt of the guards with v' = a and t' = clock; the multipliers are treated as constant unless
+    their rate is given."""
     guards = lambda q, v, t, lam: model.guards(point.replace(q=q, v=v, t=t), lam, p)
     still = jnp.zeros_like(lam)
     along = (
@@ -23,28 +33,31 @@ def rates(model: Model, point: Point, a, lam, p, clock=1.0, lam_rate=None) -> Fl
     return jax.jvp(guards, (point.q, point.v, point.t, lam), along)[1]
 
 
-def noise(model: Model, point: Point, lam, p) -> Float[Array, " k"]:
-    """|dg/dx| |x| times a few units in the last place, over x = (q, v, t) and the multipliers. Each
-    of these is known to the round-off of the largest: all of them balance the same forces."""
+def noise(model: Model, point: Point, lam: Rows, p: Params) -> Float[Array, " k"]:
+    """The round-off of the guards: |dg/dx| |x| times a few units in the last place, for
+    x = (q, v, t) and the multipliers, with |x| not less than at the start. Each multiplier has the
+    round-off of the largest one, since all of them balance the same forces."""
     if model.k == 0:
         return jnp.zeros(0)
     x = (point.q, point.v, point.t)
     guards = lambda x: model.guards(point.replace(q=x[0], v=x[1], t=x[2]), lam, p)
-    # a long chain has no room for n x n
+    # For a long chain an n x n matrix may not fit into memory.
     slopes = jax.jacrev if point.q.shape[0] > 8 * model.k else jax.jacfwd
-    sizes = [_size(c, jnp.abs(y)) for c, y in zip(slopes(guards)(x), x, strict=True)]
+    start = (model.scale.q, model.scale.v, jnp.zeros(()))
+    known = [jnp.abs(y) + at_start for y, at_start in zip(x, start, strict=True)]
+    sizes = [_size(c, y) for c, y in zip(slopes(guards)(x), known, strict=True)]
     if model.guards_use_lam:
         by_lam = jax.jacfwd(lambda lam: model.guards(point, lam, p))(lam)
         sizes.append(_size(by_lam, jnp.full_like(lam, jnp.max(jnp.abs(lam), initial=0.0))))
-    return ROUND_OFF * sum(sizes)
+    return ROUND_OFF * small.total(sizes)
 
 
-def _size(slope, x):
+def _size(slope: Array, x: Array) -> Guards:
     return jnp.sum(jnp.abs(slope) * x[None], axis=range(1, slope.ndim))
 
 
-def by_force(model: Model, point: Point, lam, p) -> Bool[Array, " k"]:
-    """Which guards read the multipliers."""
+def by_force(model: Model, point: Point, lam: Rows, p: Params) -> Bool[Array, " k"]:
+    """Which guards depend on the multipliers."""
     if not model.guards_use_lam:
         return jnp.zeros(model.k, bool)
     return jnp.any(jax.jacfwd(lambda lam: model.guards(point, lam, p))(lam) != 0, axis=1)

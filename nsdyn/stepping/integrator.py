@@ -1,7 +1,7 @@
 """What an integrator is to the driver, and what a smooth method is to `EventDriven`.
 
-Both hold settings only. State goes in and comes out; nothing raises, nothing loops over the time
-grid.
+Both hold settings only. They receive a state and return one; they never raise and never loop over
+the time grid.
 """
 
 from abc import abstractmethod
@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn._repr import settings_text
+from nsdyn._types import Code, Flag, Number, Params
 from nsdyn.laws.base import AbstractLaw
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics.newton import Effort
@@ -22,47 +23,47 @@ from nsdyn.stepping.log import Log
 
 
 class State(eqx.Module):
-    """What an integrator carries from one grid point to the next. `memory` has at least `a` (v')
-    and `lam`.
+    """What an integrator carries from one grid point to the next.
 
-    A guard with `surface_tolerance` > 0 sits on its surface, zero to within that surface_tolerance:
-    it is watched again once it has risen above it. `departure_rate` is the rate at which it leaves,
-    if it does. Once `status` is not OK the point means nothing; `t_stop` and `mode_stop` say where
-    the trajectory ended.
+    point: where the mechanism is. memory: what the method keeps. guard: the values of the guards.
+    own: further data that only this integrator uses.
+    status: OK, or the first failure; from then on `point` is meaningless.
+    t_stop, mode_stop: time and mode at that failure.
+    effort: the work of Newton's method so far.
     """
 
     point: Point
-    memory: Any
+    memory: "AbstractMemory"
     guard: Float[Array, " k"]
-    surface_tolerance: Float[Array, " k"]
-    departure_rate: Float[Array, " k"]
+    own: Any
     status: Int[Array, ""]
     t_stop: Float[Array, ""]
     mode_stop: Array
     effort: Effort
 
     @staticmethod
-    def begin(model: Model, point: Point, memory, p) -> "State":
+    def begin(
+        model: Model, point: Point, memory: "AbstractMemory", p: Params, own: Any = None
+    ) -> "State":
         """The state at a point where nothing has happened yet."""
         return State(
             point=point,
             memory=memory,
             guard=model.guards(point, memory.lam, p),
-            surface_tolerance=jnp.zeros(model.k),
-            departure_rate=jnp.zeros(model.k),
+            own=own,
             status=jnp.zeros((), int),
             t_stop=point.t,
             mode_stop=point.mode,
             effort=Effort.none(),
         )
 
-    def arrived(self, model: Model, point: Point, memory, p) -> "State":
+    def arrived(self, model: Model, point: Point, memory: Any, p: Params) -> "State":
         """The state at another point."""
         values = (point, memory, model.guards(point, memory.lam, p))
         return eqx.tree_at(lambda x: (x.point, x.memory, x.guard), self, values)
 
-    def with_failure(self, failed, code, point: Point) -> "State":
-        """The state with a failure noted, unless there was one before."""
+    def with_failure(self, failed: Flag, code: Code, point: Point) -> "State":
+        """The state with this failure recorded, unless there was one before."""
         first = failed & (self.status == Status.OK)
         noted = (
             jnp.where(first, code, self.status),
@@ -71,9 +72,9 @@ class State(eqx.Module):
         )
         return eqx.tree_at(lambda x: (x.status, x.t_stop, x.mode_stop), self, noted)
 
-    def with_effort(self, effort: Effort, started) -> "State":
-        """The state with the work of a step added; Newton's failure stops the trajectory where the
-        step `started`."""
+    def with_effort(self, effort: Effort, started: Point) -> "State":
+        """The state with the work of a step added. If Newton's method failed, the trajectory stops
+        at the point where the step `started`."""
         running = self.status == Status.OK
         total = jax.tree.map(
             lambda a, b: jnp.where(running, a, b), self.effort.plus(effort), self.effort
@@ -83,11 +84,12 @@ class State(eqx.Module):
 
 
 class AbstractIntegrator(eqx.Module):
-    """Takes a mechanism from one grid time to the next, in two ways.
+    """Advances a mechanism from one grid time to the next.
 
-    `step_smooth` is the fast one and ignores events; it says when it cannot be trusted.
-    `step_with_events` carries out whatever events there are and answers with a plan, from which
-    `step_differentiable` repeats the step in bounded pieces, for derivatives.
+    `step_smooth` is fast and ignores events; it reports if a guard fired, so that the step has to
+    be repeated. `step_with_events` handles all events and also returns a plan of them.
+    `step_differentiable` repeats the step from that plan in a bounded number of pieces, for
+    derivatives.
     """
 
     def __repr__(self) -> str:
@@ -95,43 +97,56 @@ class AbstractIntegrator(eqx.Module):
 
     @property
     def holds_position(self) -> bool:
-        """Whether g = 0 is enforced, so that a large residual means failure and not the nature of
+        """Whether g = 0 is enforced, so that a large residual is a failure and not a property of
         the scheme."""
         return True
 
     @property
     def max_events_in_step(self) -> int:
-        """How many events one step can have at most."""
+        """The largest number of events in one step."""
         return 1
 
     def incompatibility(self, law: AbstractLaw, parts: tuple) -> str | None:
-        """Why a law or one of the constraints cannot go with this integrator; None if they can."""
+        """Why a law or a constraint cannot be used with this integrator; None if they can."""
         return None
 
     @abstractmethod
-    def start(self, model: Model, point: Point, p) -> State:
+    def start(self, model: Model, point: Point, p: Params) -> State:
         """The state at the initial point."""
 
     @abstractmethod
-    def step_smooth(self, model: Model, state: State, t_next, p) -> tuple[State, Bool[Array, ""]]:
-        """The state at t_next if nothing switches, and whether something does."""
+    def step_smooth(
+        self, model: Model, state: State, t_next: Number, p: Params
+    ) -> tuple[State, Bool[Array, ""]]:
+        """The state at t_next if there is no event, and whether there is one."""
 
     @abstractmethod
     def step_with_events(
-        self, model: Model, state: State, log: Log, t_next, law: AbstractLaw, p
+        self, model: Model, state: State, log: Log, t_next: Number, law: AbstractLaw, p: Params
     ) -> tuple[State, Log, Any]:
-        """The state at t_next, the log with the switches on the way, and the plan of them."""
+        """The state at t_next, the log with the events on the way, and the plan of these events."""
 
     @abstractmethod
     def step_differentiable(
-        self, model: Model, state: State, log: Log, t_next, law: AbstractLaw, p, plan
+        self,
+        model: Model,
+        state: State,
+        log: Log,
+        t_next: Number,
+        law: AbstractLaw,
+        p: Params,
+        plan: Any,
     ) -> tuple[State, Log]:
-        """What `step_with_events` computes, differentiable in both modes."""
+        """What `step_with_events` computes, differentiable in forward and reverse mode."""
 
 
 class AbstractMemory(eqx.Module):
-    """What a method keeps from one step to the next: at least the acceleration a = v' and the
-    multipliers lam at the end of the step, and what Newton's method did in it (None: nothing)."""
+    """What a method keeps from one step to the next. Add fields if a method needs more than these.
+
+    a: the acceleration v' at the end of the step.
+    lam: the multipliers there.
+    effort: the work of Newton's method in the step; None for an explicit method.
+    """
 
     a: eqx.AbstractVar[Float[Array, " n"]]
     lam: eqx.AbstractVar[Float[Array, " m"]]
@@ -139,7 +154,12 @@ class AbstractMemory(eqx.Module):
 
 
 class Memory(AbstractMemory):
-    """The memory of a method that needs no more than that."""
+    """The memory of a method that keeps nothing else.
+
+    a: the acceleration v' at the end of the step.
+    lam: the multipliers there.
+    effort: the work of Newton's method in the step; None for an explicit method.
+    """
 
     a: Float[Array, " n"]
     lam: Float[Array, " m"]
@@ -147,32 +167,57 @@ class Memory(AbstractMemory):
 
 
 class AbstractSmoothMethod(eqx.Module):
-    """Integrates between switches."""
+    """Integrates between events. To write a method, implement `init` and `step`; `EventDriven` does
+    the rest.
+
+    A method holds settings only; everything that changes is in the point and the memory that it
+    receives and returns.
+    """
 
     def __repr__(self) -> str:
         return settings_text(self)
 
     @property
     def is_multistep(self) -> bool:
-        """Whether the memory depends on the steps before: it is then made anew after an event, and
-        once more at the next grid point, because the piece of a step between the two may be too
-        short to leave a good one."""
+        """True for multistep methods, whose memory depends on earlier steps. It is rebuilt after
+        each event and again at the next grid point, since the partial step in between may be too
+        short to start from."""
         return False
 
+    def by_itself(self) -> AbstractIntegrator | None:
+        """The integrator that drives this method by default; None if it has to be wrapped."""
+        return None
+
     @abstractmethod
-    def init(self, model: Model, point: Point, p) -> tuple[Point, Any]:
-        """The memory (at least `a` and `lam`) at a point where nothing is known yet: at the start
-        and after a switch."""
+    def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Any]:
+        """The point and the memory there when nothing else is known: at the start and after an
+        event."""
 
     @abstractmethod
     def step(
-        self, model: Model, point: Point, memory, h, p, finish: Callable | None = None
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        finish: Callable | None = None,
     ) -> tuple[Point, Any]:
-        """One step of size h: the point at its end and the memory there. `finish`, if given, moves
-        the point at the end (it projects drift away) before the memory is made."""
+        """One step of size h: the point at its end and the memory there. `finish`, if given, is a
+        function that moves the end point (to remove drift) before the memory is computed."""
 
 
-def first_of(*cases):
+IntegratorLike = AbstractIntegrator | AbstractSmoothMethod
+
+
+def as_integrator(given: Any) -> AbstractIntegrator | None:
+    """An integrator as it is, or the default driver of a smooth method; None for anything else."""
+    if isinstance(given, AbstractSmoothMethod):
+        return given.by_itself()
+    return given if isinstance(given, AbstractIntegrator) else None
+
+
+def first_of(*cases: tuple[Flag, Code]) -> Int[Array, ""]:
     """The code of the first (condition, code) that holds; OK if none does."""
     status = jnp.asarray(int(Status.OK))
     for holds, code in reversed(cases):

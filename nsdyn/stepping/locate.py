@@ -1,27 +1,26 @@
-"""LocatedEvent location: from a step on which guards fall through zero to the instant of the first
-one.
+"""Event location: on a step on which guards fall through zero, the instant of the first one.
 
-The first look is at the straight step, theta = 1: on its dense output guards are seen to fall, and
-the first zero is guessed. Then Newton's method on the true step map Phi,
+The search starts with the full step, theta = 1: its dense output shows which guards fall, and gives
+a guess of the first zero. Then Newton's method on the true step map Phi,
 
     theta <- theta - g_i(Phi(theta h)) / s_i                                                   (1)
     s = h (g_t + g_q q' + g_v v') + g_lam (lam_1 - lam_0)      at first                        (2)
     s = (g(theta) - g(theta_0))/(theta - theta_0)              from the iterate before         (3)
 
-until the change is round-off. Phi, not the interpolant, is what the trajectory consists of, so the
-event time has the order of the method. (2) is the derivative along the motion at Phi(theta h),
-which differs from that of Phi itself by no more than the error of a step; (3) does the rest. The
+until the change is round-off. The trajectory consists of Phi, not of the interpolant, so the event
+time has the order of the method. (2) is the derivative along the motion at Phi(theta h), which
+differs from that of Phi itself by no more than the error of a step; (3) does the rest. The
 derivative of Phi would need a second, larger copy of the step. If another guard turns out to have
-crossed before the one located, the search goes on with that guard.
+crossed before the located one, the search continues with that guard.
 
-A state x is known to its last digits only, and so is a guard: to d_i = u |dg_i/dx| |x|
-(`nsdyn.stepping.guard_rates.noise`). Where g_i falls slowly, as at a soft touch with a small step,
+A state x is known up to round-off only, and so is a guard: up to d_i = u |dg_i/dx| |x|
+(`nsdyn.stepping.guard_rates.noise`). If g_i falls slowly, as at a soft touch with a small step,
 this is far more than 1e-10 of a step in time. theta is therefore a root if
 
     |g_i| <= max(1e-10 |s_i|, d_i)                                                             (4)
 
-and guards cross together if they are that close to zero, with 1e-9 in the place of 1e-10. Newton
-goes on beyond (4) as long as it gains digits.
+and guards cross together if they are that close to zero, with 1e-9 instead of 1e-10. Newton's
+method continues beyond (4) as long as it gains digits.
 """
 
 from collections.abc import Callable
@@ -32,6 +31,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from nsdyn._types import Guards, Number, Params, Scalar
 from nsdyn.mechanics.model import Model
 from nsdyn.stepping import guard_rates
 from nsdyn.stepping.detect import SLACK, GuardScan, scan_guards
@@ -41,15 +41,20 @@ INTERVALS = 16
 ITERATIONS = 30
 CONVERGED = 4e-15
 ACCEPTED = 1e-10
-REACH = 0.25  # Newton may leave its start by this part of the step
-BEYOND = 1e-6  # and the step itself by this
-APART = 1e-9  # iterates nearer than this say nothing about a slope
+REACH = 0.25  # Newton's method may move this far from its guess, in units of the step
+BEYOND = 1e-6  # and this far beyond the step itself
+APART = 1e-9  # iterates nearer than this give no reliable slope
 
 
 class LocatedEvent(eqx.Module):
-    """A located switch: the fraction of the step, the guard that sets the time, all guards that
-    fired, whether it is a good root, and whether its time moves with the state: a switch at the
-    very start of a step has the time of that."""
+    """An event inside a step.
+
+    theta: its time, as a fraction of the step.
+    index: the guard that determines the time. fired: all guards that fire there.
+    found: whether theta is a root.
+    moves: whether the time depends on the state; an event at the very start of a step has the time
+        of that start.
+    """
 
     theta: Float[Array, ""]
     index: Int[Array, ""]
@@ -59,16 +64,21 @@ class LocatedEvent(eqx.Module):
 
     @staticmethod
     def empty(guards: int) -> "LocatedEvent":
-        no = jnp.zeros((), bool)
-        nobody = jnp.zeros(guards, bool)
+        false = jnp.zeros((), bool)
         return LocatedEvent(
-            theta=jnp.zeros(()), index=jnp.zeros((), int), fired=nobody, found=no, moves=no
+            theta=jnp.zeros(()),
+            index=jnp.zeros((), int),
+            fired=jnp.zeros(guards, bool),
+            found=false,
+            moves=false,
         )
 
 
 class EventSearch(NamedTuple):
-    end: State  # of the straight step
-    scan: GuardScan  # at the guards on it
+    """One iterate of the search."""
+
+    end: State  # of the full step
+    scan: GuardScan  # of the guards on the full step
     event: LocatedEvent
     place: tuple  # (t, q, v) = Phi at the theta of the event
     theta: Float[Array, ""]  # the next to try
@@ -78,18 +88,18 @@ class EventSearch(NamedTuple):
     done: Bool[Array, ""]
 
 
-def locate(model: Model, start: State, h, p, advance: Callable) -> EventSearch:
-    """The straight step from `start` and the first switch on it, if there is one.
+def locate(model: Model, start: State, h: Number, p: Params, advance: Callable) -> EventSearch:
+    """The full step from `start` and the first event on it, if there is one.
 
-    advance(theta, end, first) is the step map, as a state; `end` is that of the straight step once
-    it was made, `first` of all.
+    advance(theta, end, first) is the step map and returns a state. The first call, with `first`
+    True, makes the full step; later calls receive its state as `end`.
     """
     no = jnp.zeros((), bool)
     empty = LocatedEvent.empty(model.k)
-    immediate = (start.surface_tolerance == 0) & (start.guard <= 0)
+    immediate = start.own.watched & (start.guard <= 0)
 
     def begun(c: EventSearch, stop: State) -> EventSearch:
-        """The search after the straight step."""
+        """The search after the full step."""
         scan = scan_guards(model, start, stop, h, p, INTERVALS)
         at_once = jnp.any(immediate)
         first = jnp.argmin(scan.first_zero)
@@ -139,7 +149,7 @@ def _place(state: State) -> tuple:
     return state.point.t, state.point.q, state.point.v
 
 
-def _improved(model: Model, c: EventSearch, stop: State, along, p) -> EventSearch:
+def _improved(model: Model, c: EventSearch, stop: State, along: Guards, p: Params) -> EventSearch:
     """One iteration of (1), at the state `stop` = Phi(theta h)."""
     i = c.which
     g = stop.guard
@@ -152,7 +162,7 @@ def _improved(model: Model, c: EventSearch, stop: State, along, p) -> EventSearc
     slope = jnp.where(c.tries == 1, along, secant)
     falling = slope[i] < 0
     step = -g[i] / jnp.where(falling, slope[i], -1.0)  # (1)
-    # What is not a root is not accepted, also where Newton is held back at the edge of its reach.
+    # Only a root is accepted, even if Newton's method is held back at the edge of its reach.
     change = jnp.where(falling & seen[i], jnp.abs(step), jnp.inf)
     small = jnp.abs(g[i]) <= jnp.maximum(-ACCEPTED * slope[i], noise[i])  # (4)
     accepted = falling & seen[i] & small
@@ -179,17 +189,19 @@ def _improved(model: Model, c: EventSearch, stop: State, along, p) -> EventSearc
     )
 
 
-def _within_reach(c: EventSearch, step):
-    """The next theta, not too far from where the guard was seen to cross."""
+def _within_reach(c: EventSearch, step: Scalar) -> Scalar:
+    """The next theta, not too far from where the scan saw the guard cross."""
     guess = c.scan.first_zero[c.which]
     low = jnp.maximum(guess - REACH, -BEYOND)
     high = jnp.minimum(guess + REACH, 1.0 + BEYOND)
     return jnp.clip(c.theta + step, low, high)
 
 
-def _crossed_before(c: EventSearch, g, slope, noise):
-    """The guard that crossed first, by linear extrapolation from here: its index, where it did so,
-    and whether it is another one than that which is located."""
+def _crossed_before(
+    c: EventSearch, g: Guards, slope: Guards, noise: Guards
+) -> tuple[Int[Array, ""], Scalar, Bool[Array, ""]]:
+    """The guard that crossed first, by linear extrapolation from here: its index, where it crossed,
+    and whether it is another guard than the one being located."""
     falls = c.scan.fired & (slope < 0)
     late = jnp.where(falls, g / jnp.where(slope < 0, -slope, 1.0), jnp.inf)
     j = jnp.argmin(late)

@@ -1,5 +1,5 @@
-"""The event log: records of fixed capacity and a count. An event that finds it full is a status,
-never silence."""
+"""The event log: an array of records of fixed capacity, and a count. An event that does not fit
+ends the run with a status; it is never dropped silently."""
 
 from typing import Any
 
@@ -8,21 +8,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
+
+from nsdyn._types import Code, Flag
 
 
 def _described(text: str, *dims: str) -> Any:
-    """A field with the names of its axes and what it is; "*mode" stands for the axes of one mode:
-    none for a single integer."""
+    """A field with a description and the names of its axes; "*mode" stands for the axes of one
+    mode, of which a single integer has none."""
     return eqx.field(metadata={"text": text, "dims": dims})
 
 
 class Event(eqx.Module):
-    """One event: time, modes, configuration, velocities, impulse with its directions, kinetic
-    energies. The same class, with one more axis in front, holds the records of many; in arrays of
-    JAX while a run is traced, of numpy afterwards.
+    """The record of one event. The same class, with one more axis in front, holds the records of
+    many events: as JAX arrays while a run is traced, as numpy arrays afterwards.
 
-    `Lam` is an impulse, not a force; `direction` has the directions it acts in as rows.
+    t: the time of the event.
+    mode_before, mode_after: the modes before and after it.
+    q: the configuration, which does not change.
+    v_before, v_after: the velocities before and after the jump.
+    Lam: the impulse of each row of the constraints: an impulse, not a force.
+    direction: one row for each entry of Lam, the direction in which that impulse acts (see
+        `nsdyn.laws.Jump`).
+    kinetic_before, kinetic_after: the kinetic energies.
     """
 
     t: Float[Any, "*batch"] = _described("time of the event")
@@ -46,12 +54,12 @@ class Event(eqx.Module):
 
 
 class Log(eqx.Module):
-    """The first `count` of the records are filled. At most `limit` may ever be; it is at most the
-    capacity of the arrays, and may be a traced number."""
+    """Records of events, the first `count` of which are filled. `limit` is the largest number of
+    events that may be recorded; it is at most the capacity of the arrays, and may be traced."""
 
     records: Event
-    count: Int[Array, ""]
-    limit: Int[Array, ""]
+    count: Int[Array, "*batch"]
+    limit: Int[Array, "*batch"]
 
     @staticmethod
     def empty(record: Event, capacity: int, limit: ArrayLike | None = None) -> "Log":
@@ -70,13 +78,13 @@ class Log(eqx.Module):
         return jax.tree.leaves(self.records)[0].shape[0]
 
     @property
-    def is_full(self):
-        """Whether the next event may not be recorded any more."""
+    def is_full(self) -> Bool[Array, ""]:
+        """Whether there is no room for another event."""
         return self.count >= self.limit
 
-    def append(self, record: Event, wanted) -> "Log":
-        """The log with one more record if it is `wanted`. Beyond the capacity records are counted
-        only."""
+    def append(self, record: Event, wanted: Flag) -> "Log":
+        """The log with one more record if it is `wanted`. Records beyond the capacity are only
+        counted."""
         fits = wanted & (self.count < self.capacity)
         return Log(
             records=put(self.records, record, self.count, fits),
@@ -85,8 +93,8 @@ class Log(eqx.Module):
         )
 
 
-def put(records, record, slot, wanted):
-    """`records` with `record` at `slot` if `wanted`. (A scatter would do, but takes long to
+def put(records: Any, record: Any, slot: Code, wanted: Flag) -> Any:
+    """`records` with `record` at `slot` if `wanted`. (A scatter would work too, but takes long to
     compile.)"""
 
     def one(all_, new):

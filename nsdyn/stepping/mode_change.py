@@ -1,9 +1,9 @@
 """One mode change of a mechanism: new mode, law, velocity after, record.
 
-    fired guards -> mode after -> G-, G+ -> law -> v+ -> (contacts settle) -> record
+    fired guards -> mode after -> G-, G+ -> law -> v+ -> (mode after the impact) -> record
 
-Rows that only disappear leave the velocity unchanged. A contact that bounces opens again at once;
-one that comes to rest has its rate removed in the mass metric.
+If rows only disappear, the velocity does not change. A contact that bounces opens again at once; if
+it comes to rest, its remaining rate is removed in the mass metric.
 
 Residuals are compared with the sizes of `nsdyn.tolerances`: with w_i = |G_i|_(M^-1),
 
@@ -18,6 +18,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from nsdyn._types import Configuration, GuardMask, Matrix, Number, Params, Velocity
 from nsdyn.constraints.base import NO_MODE
 from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
 from nsdyn.mechanics.model import Model, Point
@@ -28,8 +29,14 @@ from nsdyn.stepping.log import Event
 
 
 class LawAnswer(NamedTuple):
-    """What the law answered, whether it had work to do, why it failed, what it was asked, and the
-    kinetic energy T(v) at that place."""
+    """The answer of a law.
+
+    jump: its jump; no change of the velocity if it has nothing to do.
+    acts: whether it has something to do: a row is new, or a velocity is forbidden.
+    failure_code: why it failed, or OK.
+    change: the mode change that it was asked about.
+    kinetic: the kinetic energy T(v) at this configuration, a function.
+    """
 
     jump: Jump
     acts: Bool[Array, ""]
@@ -38,9 +45,11 @@ class LawAnswer(NamedTuple):
     kinetic: Callable
 
 
-def ask_law(model: Model, before: Point, here: SaddlePoint, v, law: AbstractLaw, p) -> LawAnswer:
-    """The law on the velocity v, from the mode of `before` to that of `here`, at the configuration
-    of `here`."""
+def ask_law(
+    model: Model, before: Point, here: SaddlePoint, v: Velocity, law: AbstractLaw, p: Params
+) -> LawAnswer:
+    """Apply the law to the velocity v, from the mode of `before` to that of `here`, at the
+    configuration of `here`."""
     old = before.replace(t=here.point.t, q=here.point.q, v=v)
     M = model.system.mass(old.q, p)
     change = ModeChange.of(
@@ -74,21 +83,23 @@ def ask_law(model: Model, before: Point, here: SaddlePoint, v, law: AbstractLaw,
     )
 
 
-def _is_driven(change: ModeChange, obey) -> Bool[Array, " m"]:
-    """Which rows move against their rate: a row that stays but is driven at another speed is as
-    good as new."""
+def _is_driven(change: ModeChange, obey: Number) -> Bool[Array, " m"]:
+    """Which rows have the wrong rate. A persistent row that is now driven at another speed counts
+    like a new one."""
     size = jnp.abs(change.G_after) @ jnp.abs(change.v_before) + jnp.abs(change.gt_after)
     return jnp.abs(change.rates(change.v_before)) > obey * size  # (3)
 
 
-def _kinetic(model: Model, q, M, p) -> Callable:
+def _kinetic(model: Model, q: Configuration, M: Matrix, p: Params) -> Callable:
     system = model.system
     if system.momentum is not None:
         return lambda v: system.kinetic(q, v, p)
     return lambda v: 0.5 * jnp.sum(v * (M @ v))
 
 
-def change_mode(model: Model, point: Point, fired, law: AbstractLaw, p):
+def change_mode(
+    model: Model, point: Point, fired: GuardMask, law: AbstractLaw, p: Params
+) -> tuple[Point, Event, Int[Array, ""]]:
     """The point after the mode change, its record and a status."""
     after = model.after(fired, point, p)
     here = SaddlePoint(model, after, p)
@@ -96,14 +107,14 @@ def change_mode(model: Model, point: Point, fired, law: AbstractLaw, p):
     landed, Lam = after_impact(model, here, answer.jump, p)
     code = status_of(model, landed, answer, here, p)
     gap = jnp.where(model.live(landed, p), model.rows(landed, p), 0.0)
-    length = model.length(point.q, point.v, p, answer.kinetic)
-    meets = jnp.all(jnp.abs(gap) <= model.tolerances.meet * here.row_sizes * length)  # (1)
+    small = model.tolerances.meet * here.row_sizes * model.length(point, p)
+    meets = jnp.all(jnp.abs(gap) <= small)  # (1)
     code = jnp.where((code == Status.NO_MODE) | meets, code, Status.DO_NOT_MEET)
     return landed, record_of(point, landed, Lam, answer), code
 
 
-def after_impact(model: Model, here: SaddlePoint, jump: Jump, p) -> tuple[Point, Array]:
-    """The point after the impulse, with contacts settled, and all the impulse that took it
+def after_impact(model: Model, here: SaddlePoint, jump: Jump, p: Params) -> tuple[Point, Array]:
+    """The point after the impulse, in the mode after the impact, and the total impulse that led
     there."""
     landed = here.point.replace(v=jump.v_after)
     if not model.mode_depends_on_impact:
@@ -128,10 +139,13 @@ def record_of(before: Point, landed: Point, Lam: Float[Array, " m"], answer: Law
     )
 
 
-def status_of(model: Model, landed: Point, answer: LawAnswer, here: SaddlePoint, p):
-    """What is wrong with a mode change, apart from constraints that do not meet."""
-    # Settling only takes rows away, so the rows of `here` serve for the landed point too.
-    change, tolerance = answer.change, model.tolerances.obey
+def status_of(
+    model: Model, landed: Point, answer: LawAnswer, here: SaddlePoint, p: Params
+) -> Int[Array, ""]:
+    """The status of a mode change, without the test whether the new constraints hold."""
+    # The mode after the impact has no further rows, so those of `here` serve for `landed` too.
+    change = answer.change
+    tolerance = model.tolerances.obey
     speeds = [jnp.sqrt(2 * answer.kinetic(v)) for v in (change.v_before, landed.v)]
     bound = tolerance * (here.row_sizes * sum(speeds) + jnp.abs(change.gt_after))
     obeyed = jnp.abs(change.rates(landed.v)) <= bound  # (2)

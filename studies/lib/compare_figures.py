@@ -57,7 +57,7 @@ def _write_csv(found: Comparison, path: Path) -> None:
         for run in found.runs:
             values = measured(run, found.references.get(run.law))
             numbers = ("" if np.isnan(values[name]) else f"{values[name]:.9g}" for name in MEASURED)
-            status = "refused" if run.refused else run.status.name
+            status = "refused" if run.refused else run.status_name
             lines.writerow([run.integrator, run.law, *numbers, status, run.reason])
 
 

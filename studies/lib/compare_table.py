@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsdyn.analysis.residuals import events_before
-from nsdyn.status import MESSAGES
+from nsdyn.status import MESSAGES, Status
 from nsdyn.studies.compare import LEVELS, Comparison, Run
 
 LATE = 5  # rows to a switch by which a run may be late
@@ -134,15 +134,22 @@ def table(found: Comparison) -> Table:
 def _status(run: Run, values: dict[str, float], reasons: list[str]) -> str:
     if run.ok:
         return "OK"
-    reason = run.reason if run.refused else f"{run.status.name}: {MESSAGES[run.status]}"
+    reason = run.reason if run.refused else f"{run.status_name}: {_words(run)}"
     if reason not in reasons:
         reasons.append(reason)
     number = f"({reasons.index(reason) + 1})"
     return (
         f"refused {number}"
         if run.refused
-        else f"{run.status.name} at t = {values['t_stop']:.6g} {number}"
+        else f"{run.status_name} at t = {values['t_stop']:.6g} {number}"
     )
+
+
+def _words(run: Run) -> str:
+    """What its status means; a law's own words come after the place in the message of the run."""
+    if isinstance(run.status, Status):
+        return MESSAGES[run.status]
+    return run.reason.partition("): ")[2].rstrip(".")
 
 
 def _notes(found: Comparison) -> list[str]:
@@ -152,7 +159,7 @@ def _notes(found: Comparison) -> list[str]:
         if run.refused:
             notes.append(f"There is no reference for {law}: {run.reason}.")
         elif not run.ok:
-            stop = f"{float(run.data.t_stop):.6g} ({run.status.name})"
+            stop = f"{float(run.data.t_stop):.6g} ({run.status_name})"
             notes.append(
                 f"The reference for {law} stopped at t = {stop}; errors are those until then."
             )

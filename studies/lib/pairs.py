@@ -12,6 +12,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +21,7 @@ import nsdyn
 from nsdyn import integrators, laws
 from nsdyn.laws.base import AbstractLaw, ModeChange
 from nsdyn.status import Status
-from nsdyn.stepping.integrator import AbstractIntegrator, AbstractSmoothMethod
+from nsdyn.stepping.integrator import AbstractSmoothMethod, as_integrator
 
 SOME = 0.5  # for numbers without a default: a position, a coefficient of restitution
 CHOSEN = {"tangents": [[1.0, 0.0, 0.0]], "mu": SOME}  # what else a law needs to be asked
@@ -64,6 +65,8 @@ def _values(field: dataclasses.Field, hint: Any) -> list[Any]:
         ]
     if field.name in CHOSEN:
         return [CHOSEN[field.name]]
+    if field.default_factory is not dataclasses.MISSING:
+        return [field.default_factory()]
     if field.default is dataclasses.MISSING:
         return [SOME]
     if hint is bool:
@@ -94,19 +97,21 @@ CONSTRAINTS = {
 }
 
 
-def refusals(integrator: AbstractIntegrator, law: AbstractLaw) -> tuple[str | None, ...]:
+def refusals(integrator: Any, law: AbstractLaw) -> tuple[str | None, ...]:
     """Why the integrator does not take the law, for each kind of constraint; None where it does."""
-    return tuple(integrator.incompatibility(law, parts) for parts in CONSTRAINTS.values())
+    driven = as_integrator(integrator)
+    assert driven is not None
+    return tuple(driven.incompatibility(law, parts) for parts in CONSTRAINTS.values())
 
 
 def pairs() -> Table:
-    """Laws down, integrators across; `refuses` is asked for every variant of both."""
+    """Laws down, integrators across; every variant of both is asked."""
     rules = [law for cls in _exported(laws, AbstractLaw) for law in variants(cls)]
-    across = _merged(
-        integrators, AbstractIntegrator, lambda x: tuple(refusals(x, law) for law in rules)
-    )
+    able = [cls for cls in _exported(integrators, eqx.Module) if _goes_by_itself(cls)]
+    across = _merged(able, lambda x: tuple(refusals(x, law) for law in rules))
     columns = {title: members[0] for title, (members, _) in across.items()}
-    down = _merged(laws, AbstractLaw, lambda law: tuple(refusals(x, law) for x in columns.values()))
+    answers = lambda law: tuple(refusals(x, law) for x in columns.values())
+    down = _merged(_exported(laws, AbstractLaw), answers)
     notes: list[str] = []
     rows = [
         (f"`{title}`", *(_cell(answer, notes) for answer in answers))
@@ -115,12 +120,16 @@ def pairs() -> Table:
     return Table(("law", *(f"`{title}`" for title in columns)), rows, notes)
 
 
+def _goes_by_itself(cls: type) -> bool:
+    return as_integrator(variants(cls)[0]) is not None
+
+
 def _merged(
-    package: Any, base: type, answer: Callable[[Any], tuple]
+    classes: list[type], answer: Callable[[Any], tuple]
 ) -> dict[str, tuple[list[Any], tuple]]:
     """Variants of one class that answer alike, under one title, and their answer."""
     found: dict[str, tuple[list[Any], tuple]] = {}
-    for cls in _exported(package, base):
+    for cls in classes:
         alike: dict[tuple, list[Any]] = {}
         for variant in variants(cls):
             alike.setdefault(answer(variant), []).append(variant)
@@ -171,7 +180,7 @@ VELOCITY = np.array([0.0, 1.0, -1.0])
 def switches() -> Table:
     """What each law makes of constraints that are exchanged, added, and of a contact that
     closes."""
-    found = _merged(laws, AbstractLaw, _answers)
+    found = _merged(_exported(laws, AbstractLaw), _answers)
     return Table(
         ("law", *KINDS), [(f"`{title}`", *answers) for title, (_, answers) in found.items()], []
     )
