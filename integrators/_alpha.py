@@ -161,13 +161,15 @@ class AlphaStep(NamedTuple):
         return ((1 - c.af) * dv + c.af * self.dv - c.am * self.a) / (1 - c.am)  # (2)
 
     def increment(self, dv: Velocity) -> Velocity:
-        h, beta = self.h, self.c.beta
+        h = self.h
+        beta = self.c.beta
         return h * self.v + h * h * (
             (0.5 - beta) * self.a + beta * self.pseudo_acceleration(dv)
         )  # (3)
 
     def velocity(self, dv: Velocity) -> Velocity:
-        h, gamma = self.h, self.c.gamma
+        h = self.h
+        gamma = self.c.gamma
         return self.v + h * ((1 - gamma) * self.a + gamma * self.pseudo_acceleration(dv))  # (3)
 
     @property

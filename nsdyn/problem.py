@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 def as_arrays(tree: Any) -> Any:
     """Numbers and numpy arrays as JAX arrays, so that a new value never causes a compilation."""
     # Through numpy: JAX would compile a program to convert a plain number.
-    convert = lambda x: (
-        jnp.asarray(np.asarray(x))
-        if isinstance(x, bool | int | float | np.ndarray | np.generic)
-        else x
-    )
+    numbers = bool | int | float | np.ndarray | np.generic
+    convert = lambda x: jnp.asarray(np.asarray(x)) if isinstance(x, numbers) else x
     return jax.tree.map(convert, tree)
 
 

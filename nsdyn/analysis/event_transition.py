@@ -38,7 +38,8 @@ from nsdyn.numerics import rank
 from nsdyn.problem import Problem, as_arrays
 
 RADIUS = 1e-3  # r of (1), for coordinates of size 1
-PROBES, RETURNS = 8, 20  # directions y_k, and steps back to the constraints
+PROBES = 8  # directions y_k
+RETURNS = 20  # largest number of steps back to the constraints
 BACK = 1e-10  # residual, for coordinates of size 1, up to which the constraints count as satisfied
 
 
@@ -84,7 +85,8 @@ def _of_event(
 ) -> TransitionReport:
     transition.require_event(event)
     p = problem.params if params is None else as_arrays(params)
-    q, t = jnp.asarray(event.q), jnp.asarray(event.t, float)
+    q = jnp.asarray(event.q)
+    t = jnp.asarray(event.t, float)
     modes = [jnp.asarray(mode) for mode in (event.mode_before, event.mode_after)]
     v = jnp.asarray(event.v_before)
     if q.shape != problem.q0.shape or v.shape != problem.v0.shape:
@@ -101,16 +103,14 @@ def _of_event(
         rank_drops(problem, p, q, v, t, mode, live) for mode, live in sides if np.any(live)
     )
     return transition.report(
-        M,
-        G_before,
-        G_after,
-        event.v_before,
-        event.v_after,
-        None,
-        None,
-        on_before,
-        on_after,
-        tangents,
+        M=M,
+        G_before=G_before,
+        G_after=G_after,
+        v_before=event.v_before,
+        v_after=event.v_after,
+        on_before=on_before,
+        on_after=on_after,
+        tangents=tangents,
         kind=SINGULAR if singular else REGULAR,
         title=event_title(problem, event),
     )
@@ -118,8 +118,11 @@ def _of_event(
 
 def is_singular(problem: Problem, event: Any) -> bool:
     """Whether the rank of the constraints after an event drops there."""
-    q, t = jnp.asarray(event.q), jnp.asarray(event.t, float)
-    v, mode, p = jnp.asarray(event.v_after), jnp.asarray(event.mode_after), problem.params
+    q = jnp.asarray(event.q)
+    t = jnp.asarray(event.t, float)
+    v = jnp.asarray(event.v_after)
+    mode = jnp.asarray(event.mode_after)
+    p = problem.params
     model = problem.model(p)
     live = np.asarray(model.live(model.point_at(t, q, v, mode, p), p))
     return rank_drops(problem, p, q, v, t, mode, live)

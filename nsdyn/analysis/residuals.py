@@ -57,7 +57,7 @@ def points_of(problem: Problem, run: Solution) -> Point:
     model = problem.model()
     held = _held(model, problem, run)
     t, q, v, mode = (jnp.asarray(x) for x in (run.t, run.q, run.v, run.mode))
-    return Point(t, q, v, mode, held)
+    return Point(t=t, q=q, v=v, mode=mode, held=held)
 
 
 def _held(model: Model, problem: Problem, run: Solution) -> Held:

@@ -39,11 +39,7 @@ def warn_if_singular(
     examined = 0
     for k in range(min(len(events), COUNTED)):
         event = events[k]
-        mine = (
-            problem
-            if own is None
-            else eqx.tree_at(lambda x: x.params, problem, own(k), is_leaf=lambda x: x is None)
-        )
+        mine = problem if own is None else _with_params(problem, own(k))
         M, live = map(np.asarray, _mass_and_live(model, event, mine.params))
         if _directions(event.direction, M) < np.sum(live):
             examined += 1
@@ -51,9 +47,14 @@ def warn_if_singular(
                 return
 
 
+def _with_params(problem: Problem, p: Params) -> Problem:
+    return eqx.tree_at(lambda x: x.params, problem, p, is_leaf=lambda x: x is None)
+
+
 def _mass_and_live(model: Model, event: Any, p: Params) -> tuple[Array, Array]:
     """The mass matrix, and which rows are live after an event."""
-    t, mode = np.float64(event.t), np.asarray(event.mode_after)
+    t = np.float64(event.t)
+    mode = np.asarray(event.mode_after)
     return _at_event(model, t, event.q, event.v_after, mode, p)
 
 

@@ -52,7 +52,9 @@ from numpy.typing import ArrayLike
 from nsdyn.errors import ProblemError
 from nsdyn.numerics import rank
 
-REGULAR, SINGULAR, UNDECIDED = "regular", "singular", "undecided"
+REGULAR = "regular"
+SINGULAR = "singular"
+UNDECIDED = "undecided"
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -180,7 +182,8 @@ def report(
     title: str = "transition",
 ) -> TransitionReport:
     """The report of a transition given by matrices; see `nsdyn.transition_report`."""
-    M, v = np.asarray(M, float), np.asarray(v_before, float)
+    M = np.asarray(M, float)
+    v = np.asarray(v_before, float)
     n = len(v)
     if v.shape != (n,) or M.shape != (n, n):
         raise ProblemError(

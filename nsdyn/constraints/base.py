@@ -64,7 +64,8 @@ class Scale(eqx.Module):
     @staticmethod
     def unknown(q: AnyConfiguration, v: AnyVelocity) -> "Scale":
         """The scale if nothing is known about the motion: only zero counts as zero."""
-        zero, still = jnp.zeros(()), jnp.zeros(jnp.shape(q))
+        zero = jnp.zeros(())
+        still = jnp.zeros(jnp.shape(q))
         return Scale(
             length=zero, q=still, v=jnp.zeros(jnp.shape(v)), push=still, touch=zero, rest=zero
         )

@@ -80,7 +80,8 @@ class Switching(AbstractConstraint):
                     f"Switching({name}=...): expected a tuple with an entry for each mode, found "
                     f"{value!r}"
                 )
-        modes, switches = tuple(modes), tuple(switches)
+        modes = tuple(modes)
+        switches = tuple(switches)
         for z in switches:
             require_function("Switching", "switches", z, 2, "z(q, p) -> scalar")
         if len(modes) < 2 or len(switches) not in ({1, 2} if len(modes) == 2 else {len(modes)}):
@@ -91,11 +92,10 @@ class Switching(AbstractConstraint):
             )
         self.mode_rows = ModeRows(tuple(flatten(mode, "Switching(modes=...)") for mode in modes))
         self.switches = switches
-        self.latch = (
-            (False,) + (True,) * (len(modes) - 1)
-            if latch is True
-            else tuple(latch or (False,) * len(modes))
-        )
+        if isinstance(latch, bool):
+            self.latch = (False, *[latch] * (len(modes) - 1))
+        else:
+            self.latch = tuple(latch or (False,) * len(modes))
         if len(self.latch) != len(modes):
             raise ProblemError(
                 f"Switching(latch=...): expected a boolean or {len(modes)} of them, found {latch!r}"
@@ -165,7 +165,8 @@ class Switching(AbstractConstraint):
     def persists(
         self, q: Configuration, t: Time, p: Params, mode_before: Mode, mode_after: Mode
     ) -> RowMask | None:
-        before, after = jnp.maximum(mode_before, 0), jnp.maximum(mode_after, 0)
+        before = jnp.maximum(mode_before, 0)
+        after = jnp.maximum(mode_after, 0)
         return self.mode_rows.persists(q, t, p, before, after)
 
     def hold(self, q: AnyConfiguration, t: AnyTime, p: Params) -> Held:

@@ -95,8 +95,11 @@ class Transitions(AbstractConstraint):
         if persists is not None:
             signature = "persists(mode_before, mode_after, p) -> (m,) bool"
             require_function("Transitions", "persists", persists, 3, signature)
-        self.rows_of, self.guards_of, self.after_of = rows, guards, after
-        self.live_of, self.hold_of = live, hold
+        self.rows_of = rows
+        self.guards_of = guards
+        self.after_of = after
+        self.live_of = live
+        self.hold_of = hold
         self.persists_of = persists
         self.guards_read_lam = bool(guards_use_lam)
         self.mode0 = jnp.asarray(mode0, int)

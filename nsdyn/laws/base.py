@@ -114,7 +114,8 @@ class ModeChange(NamedTuple):
         left out, rows are compared, and constraints that happen to have the same gradient count as
         the same.
         """
-        M, v = jnp.asarray(M, float), jnp.asarray(v_before, float)
+        M = jnp.asarray(M, float)
+        v = jnp.asarray(v_before, float)
         n = _vector_size("v_before", v)
         if M.shape != (n, n):
             raise ProblemError(
@@ -267,7 +268,8 @@ def _require_solvable(
     M: ArrayLike, G_after: ArrayLike, gt_after: ArrayLike | None, on_after: ArrayLike | None
 ) -> None:
     """G+ v+ = -g_t+ must have a solution; wrong shapes are reported later."""
-    G, gt = np.asarray(G_after, float), None if gt_after is None else np.asarray(gt_after, float)
+    G = np.asarray(G_after, float)
+    gt = None if gt_after is None else np.asarray(gt_after, float)
     if (
         gt is None
         or G.ndim != 2

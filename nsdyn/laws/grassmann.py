@@ -93,7 +93,8 @@ class Pair(NamedTuple):
 
     def coordinates(self, G: Float[Array, "m n"]) -> Float[Array, "m r"]:
         """L with G+ = L H+: constant like P, of which it is the inverse."""
-        L, r = G @ self.dual_after, len(self.H) // 2
+        L = G @ self.dual_after
+        r = len(self.H) // 2
         return jax.lax.stop_gradient(2 * L - L @ self.products[r:, r:])
 
 
@@ -142,7 +143,8 @@ def pair(solve: Callable, G: Float[Array, "2 r n"], independent: Bool[Array, "2 
 def geodesic(found: Pair, T: Callable) -> Float[Array, "r rr"]:
     """F, so that D = H+ + F H is (4). T(C, B) gives matrices whose quotient is T(C) C^-1 B: see
     `midway` and `between`."""
-    constant, K = found.frame, found.products
+    constant = found.frame
+    K = found.products
     r = len(constant.cosines)
     X = K[r:, :r]
     both = jnp.stack([X, X.T])

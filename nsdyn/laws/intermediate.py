@@ -149,8 +149,10 @@ def _along(change: ModeChange, metric: str, T: Callable) -> Jump:
     impulses, Lam = P^T x."""
     G = _stacked(change)
     found = grassmann.pair(_metric(change, metric), G, _independent(change, metric, G))
-    F, H = grassmann.geodesic(found, T), found.after
-    P, turned = found.frame.P[1, :, : len(change.G_after)], F @ found.H
+    F = grassmann.geodesic(found, T)
+    H = found.after
+    P = found.frame.P[1, :, : len(change.G_after)]
+    turned = F @ found.H
     if metric == "mass":  # the products of D = H+ + turned with H+ are those of H+: the identity
         Y = found.dual_after + found.dual @ F.T
         inverse = lambda b: b
@@ -159,7 +161,8 @@ def _along(change: ModeChange, metric: str, T: Callable) -> Jump:
         missing = jnp.diag(jnp.where(found.frame.missing[1], 1.0, 0.0))
         constant = jnp.linalg.inv(jax.lax.stop_gradient(H @ Y + missing))
         inverse = lambda b: constant @ b
-    v, x = change.v_before + change.solve(change.U), jnp.zeros(len(H))
+    v = change.v_before + change.solve(change.U)
+    x = jnp.zeros(len(H))
     for _ in range(1 + grassmann.ORDERS):  # first the values, then round-off and derivatives
         more = inverse(H @ v + P @ change.gt_after)
         v = v - Y @ more  # (1)

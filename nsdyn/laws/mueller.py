@@ -92,8 +92,10 @@ class _Parts:
     """A mode change split into its independent persistent rows J_1 and new rows J_2."""
 
     def __init__(self, change: ModeChange) -> None:
-        G, kept = change.G_after, change.kept
-        self.change, self.r = change, -change.rates(change.v_before)
+        G = change.G_after
+        kept = change.kept
+        self.change = change
+        self.r = -change.rates(change.v_before)
         independent = change.independent(preferred=kept)
         self.old = independent & kept
         self.new = independent & ~kept
@@ -101,7 +103,8 @@ class _Parts:
 
     def redundant(self) -> tuple[Velocity, Rows]:
         """dv and Lam_2."""
-        change, J1 = self.change, self.J1
+        change = self.change
+        J1 = self.J1
         given = jnp.zeros_like(change.v_before)
         pseudo = self.inverse(self.Y.T).T
         N = jnp.eye(len(given))
@@ -117,9 +120,11 @@ class _Parts:
 
     def minimal(self) -> tuple[Velocity, Rows]:
         """dv and Lam_2."""
-        change, n = self.change, self.change.v_before.shape[0]
+        change = self.change
+        n = self.change.v_before.shape[0]
         space = complement(change.G_after, self.old, jnp.ones(n, bool))
-        F, M = space.F, change.M
+        F = space.F
+        M = change.M
         given = space.P.T @ (space.T @ jnp.where(self.old, self.r, 0.0))  # (4)
         reduced = F.T @ M @ F + jnp.diag(jnp.where(space.dependent, 1.0, 0.0))
         rates = self.r - small.matvec(change.G_after, given)

@@ -65,7 +65,7 @@ def lagrange(
     """v' and lam of (1). `dependent` is passed on."""
     solve, f, G, gamma, live = _terms(model, point, p)
     a, lam = kkt.masked_kkt(solve, G, live, f, -gamma)  # (1)
-    return Slope(point.v, a, lam, dependent)
+    return Slope(v=point.v, a=a, lam=lam, dependent=dependent)
 
 
 def projected(
@@ -74,13 +74,13 @@ def projected(
     """v' and lam of (2). `dependent` is passed on."""
     solve, f, G, gamma, live = _terms(model, point, p)
     if model.m == 0:
-        return Slope(point.v, solve(f), jnp.zeros(0), dependent)
+        return Slope(v=point.v, a=solve(f), lam=jnp.zeros(0), dependent=dependent)
     Gm, Y, inverse = kkt.schur(solve, G, live)
     pseudo = inverse(Y.T).T  # G+
     N = jnp.eye(f.shape[0]) - small.matmul(pseudo, Gm)
     a = solve(small.matvec(N.T, f)) - small.matvec(pseudo, gamma)  # (2)
     lam = small.matvec(pseudo.T, f) + inverse(gamma)
-    return Slope(point.v, a, lam, dependent)
+    return Slope(v=point.v, a=a, lam=lam, dependent=dependent)
 
 
 def minimal(model: Model, point: Point, p: Params, dependent: Bool[Array, " n"]) -> Slope:
@@ -97,7 +97,8 @@ def minimal(model: Model, point: Point, p: Params, dependent: Bool[Array, " n"])
     particular = -c.P.T @ (c.T @ gamma)
     reduced = c.F.T @ M @ c.F + jnp.diag(jnp.where(c.dependent, 1.0, 0.0))
     a = c.F @ small.factor(reduced)(c.F.T @ (f - M @ particular)) + particular  # (3)
-    return Slope(v, a, c.T.T @ (c.P @ (f - M @ a)), dependent)
+    lam = c.T.T @ (c.P @ (f - M @ a))
+    return Slope(v=v, a=a, lam=lam, dependent=dependent)
 
 
 FORMULATIONS: dict[str, Callable] = {

@@ -135,7 +135,7 @@ class Model(eqx.Module):
 
     # The parts and their shares of mode, rows and guards.
 
-    def split_mode(self, mode: Array) -> list[Array]:
+    def split_mode(self, mode: Any) -> list[Any]:
         """The modes of the parts."""
         if len(self.parts) == 1:
             return [mode]
@@ -172,7 +172,8 @@ class Model(eqx.Module):
 
     def point_at(self, t: Time, q: Configuration, v: Velocity, mode: Mode, p: Params) -> Point:
         """A point in a given mode; held values are those at this point."""
-        return Point(t, q, v, mode, tuple(part.hold(q, t, p) for part in self.parts))
+        held = tuple(part.hold(q, t, p) for part in self.parts)
+        return Point(t=t, q=q, v=v, mode=mode, held=held)
 
     def qdot(self, point: Point, p: Params) -> Float[Array, " nq"]:
         return self.system.rate(point.q, point.v, p)
@@ -188,7 +189,7 @@ class Model(eqx.Module):
         solve = self.system.solver(q, p)
         f = self.system.forces(q, v, t, p, first)
         push = self.step * jnp.sqrt(jnp.sum(f * solve(f)))
-        length = self.length(Point(t, q, v, first, ()), p) + self.step * push
+        length = self.length(Point(t=t, q=q, v=v, mode=first, held=()), p) + self.step * push
         widths = self._widths(solve, v)
         spread = self.system.spread(q, widths, p)
         return Scale(
@@ -219,14 +220,13 @@ class Model(eqx.Module):
 
     def rows(self, point: Point, p: Params) -> Float[Array, " m"]:
         """g, the residual at position level; zero in rows that have no position level."""
-        return _concatenate(
-            [
-                part.rows(point.q, point.t, p, mode, held) if part.positional else jnp.zeros(count)
-                for (part, mode, held), count in zip(
-                    self._each(point), self.row_counts, strict=True
-                )
-            ]
-        )
+        values = []
+        for (part, mode, held), count in zip(self._each(point), self.row_counts, strict=True):
+            if part.positional:
+                values.append(part.rows(point.q, point.t, p, mode, held))
+            else:
+                values.append(jnp.zeros(count))
+        return _concatenate(values)
 
     def psi(self, point: Point, p: Params) -> Float[Array, " m"]:
         """psi = G v + psi_0, the residual at velocity level."""
@@ -283,7 +283,8 @@ class Model(eqx.Module):
         values."""
         qdot = self.qdot(point, p)
         shares = _split(fired, self.guard_counts)
-        modes, held = [], []
+        modes = []
+        held = []
         for (part, mode, kept), share in zip(self._each(point), shares, strict=True):
             hit = jnp.any(share)
             new = part.after(share, point.q, qdot, point.v, point.t, p, mode, self.scale)
@@ -299,7 +300,8 @@ class Model(eqx.Module):
         """Which rows of the mode after are the same constraints as before, and for which rows the
         constraint declares this at all."""
         modes = zip(self.split_mode(before.mode), self.split_mode(after.mode), strict=True)
-        masks, known = [], []
+        masks = []
+        known = []
         for part, (old, new), count in zip(self.parts, modes, self.row_counts, strict=True):
             mask = part.persists(after.q, after.t, p, old, new)
             known.append(np.full(count, mask is not None))

@@ -35,7 +35,8 @@ class SaddlePoint:
     def rest_speeds(self) -> Float[Array, " m"]:
         """The rates up to which rows count as being at rest: a fraction of what the forces take
         away in one step, plus the round-off of the motion."""
-        v, model = self.point.v, self.model
+        v = self.point.v
+        model = self.model
         pull = small.matvec(self.G, self.solve_mass(self.f(v))) + self.gamma(v)
         speed = jnp.sqrt(2 * model.system.kinetic(self.point.q, v, self.p))
         forces = model.tolerances.rest * model.step * jnp.abs(pull)

@@ -129,6 +129,17 @@ class Iterate(NamedTuple):
     tries: Array
     change: Array
 
+    @staticmethod
+    def first(x0: Float[Array, " n"], r: Array) -> "Iterate":
+        """The iterate before the first iteration."""
+        return Iterate(
+            x=x0,
+            J=jnp.eye(x0.shape[0]),
+            r=r,
+            tries=jnp.zeros((), int),
+            change=jnp.full((), jnp.inf),
+        )
+
 
 def _newton(value: Callable, x0: Velocity, scaled: Callable) -> tuple[Callable, Iterate]:
     def iterate(c: Iterate) -> Iterate:
@@ -136,11 +147,9 @@ def _newton(value: Callable, x0: Velocity, scaled: Callable) -> tuple[Callable, 
             jnp.eye(x0.shape[0])
         )
         dx = small.eliminate(J, r)  # (1)
-        return Iterate(c.x - dx, J, c.r, c.tries + 1, scaled(c.x, dx))
+        return Iterate(x=c.x - dx, J=J, r=c.r, tries=c.tries + 1, change=scaled(c.x, dx))
 
-    return iterate, Iterate(
-        x0, jnp.eye(x0.shape[0]), jnp.zeros(0), jnp.zeros((), int), jnp.full((), jnp.inf)
-    )
+    return iterate, Iterate.first(x0, jnp.zeros(0))
 
 
 def _broyden(value: Callable, x0: Velocity, scaled: Callable) -> tuple[Callable, Iterate]:
@@ -152,11 +161,9 @@ def _broyden(value: Callable, x0: Velocity, scaled: Callable) -> tuple[Callable,
         usable = jnp.abs(size) > TINY
         row = jnp.where(usable, dx @ c.J / jnp.where(usable, size, 1.0), 0.0)
         H = c.J + (dx - Hy)[:, None] * row[None, :]  # (3)
-        return Iterate(c.x + dx, H, r, c.tries + 1, scaled(c.x, dx))
+        return Iterate(x=c.x + dx, J=H, r=r, tries=c.tries + 1, change=scaled(c.x, dx))
 
-    return iterate, Iterate(
-        x0, jnp.eye(x0.shape[0]), value(x0), jnp.zeros((), int), jnp.full((), jnp.inf)
-    )
+    return iterate, Iterate.first(x0, value(x0))
 
 
 def _implicit(residual: Callable, x: Velocity, J: Matrix | None, args: Any) -> Velocity:

@@ -65,4 +65,5 @@ def complement(
     R, T, P, _, _ = jax.lax.fori_loop(0, m, eliminate, carry)
     dependent = jnp.sum(P, axis=0) > 0
     F = (jnp.eye(n, dtype=J.dtype) - P.T @ R) * jnp.where(dependent, 0.0, 1.0)[None, :]
-    return Complement(F, T, P, dependent, jnp.max(jnp.abs(jax.lax.stop_gradient(F)), initial=0.0))
+    growth = jnp.max(jnp.abs(jax.lax.stop_gradient(F)), initial=0.0)
+    return Complement(F=F, T=T, P=P, dependent=dependent, growth=growth)

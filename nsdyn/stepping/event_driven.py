@@ -114,7 +114,8 @@ class EventDriven(AbstractIntegrator):
             event = search.event
             end = _risen(start, search.end)
             finite = _is_finite(end.point)
-            seen, back = jnp.any(search.scan.fired), search.scan.fell_back
+            seen = jnp.any(search.scan.fired)
+            back = search.scan.fell_back
             found = seen & event.found & finite
             full = log.is_full
             crowded = plan.count >= self.max_switches
