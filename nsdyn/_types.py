@@ -31,7 +31,6 @@ AnyMode = Int[AnyArray, "*mode"] | int | np.integer
 
 Rows = Float[Array, " m"]  # residuals, rates and multipliers of the rows
 RowMask = Bool[Array, " m"]
-AnyRowMask = Bool[AnyArray, " m"]
 Jacobian = Float[Array, "m n"]
 Matrix = Float[Array, "n n"]
 Guards = Float[Array, " k"]

@@ -15,6 +15,7 @@ the new position:
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from nsdyn._types import Params
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics import kkt
@@ -22,13 +23,13 @@ from nsdyn.numerics import kkt
 ITERATIONS = 2
 
 
-def project(model: Model, point: Point, p) -> Point:
+def project(model: Model, point: Point, p: Params) -> Point:
     """The nearest point that satisfies the live rows at position and velocity level."""
     moved = project_position(model, point, p)
     return moved.replace(v=project_velocity(model, moved, p)[0])
 
 
-def project_position(model: Model, point: Point, p) -> Point:
+def project_position(model: Model, point: Point, p: Params) -> Point:
     """The nearest point that satisfies the live rows at position level."""
     if not any(part.positional for part in model.parts):
         return point
@@ -41,7 +42,7 @@ def project_position(model: Model, point: Point, p) -> Point:
 
 
 def project_velocity(
-    model: Model, point: Point, p
+    model: Model, point: Point, p: Params
 ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
     """The nearest velocity in the mass metric that satisfies psi = 0, and the impulse that leads to
     it."""
