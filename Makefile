@@ -19,6 +19,8 @@ PLAINER = $(PLAIN) --xla_cpu_use_fusion_emitters=false
 # results and driver, analysis, checks, multibody, command line, integrators.
 AS_USED = rank formulations events laws trajectory transition_report check_switching chain cli orders
 AS_USED_FILES = $(AS_USED:%=tests/test_%.py)
+# And some with the types and shapes in signatures checked while they run.
+TYPED_FILES = tests/test_contract.py tests/test_rank.py
 OR_NONE = || [ $$? -eq 5 ]  # 5: ARGS select none of these tests
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist=loadfile --durations=15 -q
 
@@ -46,6 +48,7 @@ test: lint types  ## lint, type check, run the tests but for slow ones; ARGS="-k
 	XLA_FLAGS="$(PLAINER)" $(PY) -c 'import jax; jax.devices()' 2>/dev/null && flags="$(PLAINER)" || flags="$(PLAIN)"; \
 	$(TEST_ENV) XLA_FLAGS="$(XLA_FLAGS) $$flags" $(PYTEST) -m "not slow" $(AS_USED_FILES:%=--ignore=%) $(ARGS) $(OR_NONE)
 	$(TEST_ENV) $(PYTEST) -m "not slow" $(AS_USED_FILES) $(ARGS) $(OR_NONE)
+	$(TEST_ENV) NSDYN_CHECK_TYPES=1 $(PYTEST) -m "not slow" $(TYPED_FILES) $(ARGS) $(OR_NONE)
 
 # As users run it, with the compiler's optimisations.
 test-all: lint types  ## the same with the slow ones: studies, long runs, more derivatives

@@ -30,7 +30,7 @@ Mode = Int[Array, "*mode"]
 AnyMode = Int[AnyArray, "*mode"] | int | np.integer
 
 Rows = Float[Array, " m"]  # residuals, rates and multipliers of the rows
-RowMask = Bool[Array, " m"]
+RowMask = Bool[AnyArray, " m"]
 Jacobian = Float[Array, "m n"]
 Matrix = Float[Array, "n n"]
 Guards = Float[Array, " k"]
@@ -38,4 +38,5 @@ GuardMask = Bool[Array, " k"]
 Flag = Bool[AnyArray, ""] | bool | np.bool_
 Code = Int[AnyArray, ""] | int | np.integer  # a status, or a law's own reason
 
+Numbers = Any  # an array, or nested sequences of numbers as users write them
 Solve = Callable[[Array], Array]  # b -> M^-1 b, for a vector or a matrix of columns

@@ -13,8 +13,9 @@ the plan of each step (a few kilobytes) and recomputes the rest.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
+from nsdyn._types import AnyArray
 from nsdyn.driver.arguments import Setup, Values
 from nsdyn.driver.derivatives import with_replay
 from nsdyn.errors import ProblemError
@@ -26,11 +27,11 @@ from nsdyn.stepping.log import Event, Log
 
 
 class Sample(eqx.Module):
-    """What is recorded of a state."""
+    """What is recorded of a state, or of many along the first axes."""
 
     point: Point
-    lam: Float[Array, " m"]
-    status: Int[Array, ""]
+    lam: Float[AnyArray, "*samples m"]
+    status: Int[AnyArray, "*samples"]
 
     @staticmethod
     def of(state: State) -> "Sample":

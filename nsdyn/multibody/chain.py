@@ -49,7 +49,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from nsdyn._types import Scalar
+from nsdyn._types import Numbers, Scalar
 from nsdyn.errors import ProblemError
 
 EARTH = (0.0, 0.0, -9.81)
@@ -90,15 +90,15 @@ class Chain(eqx.Module):
 
     def __init__(
         self,
-        axis: ArrayLike,
-        place: ArrayLike,
-        mass: ArrayLike,
-        com: ArrayLike,
-        inertia: ArrayLike,
-        slides: ArrayLike | None = None,
-        turn: ArrayLike | None = None,
-        rotor: ArrayLike | None = None,
-        gravity: ArrayLike = EARTH,
+        axis: Numbers,
+        place: Numbers,
+        mass: Numbers,
+        com: Numbers,
+        inertia: Numbers,
+        slides: Numbers | None = None,
+        turn: Numbers | None = None,
+        rotor: Numbers | None = None,
+        gravity: Numbers = EARTH,
     ) -> None:
         axis = _array("axis", axis, None, 3)
         n = axis.shape[0]

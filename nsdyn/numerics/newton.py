@@ -48,10 +48,10 @@ class Effort(eqx.Module):
     failed: whether it did not converge.
     """
 
-    total: Int[Array, ""]
-    worst: Int[Array, ""]
-    change: Float[Array, ""]
-    failed: Bool[Array, ""]
+    total: Int[AnyArray, "*batch"]
+    worst: Int[AnyArray, "*batch"]
+    change: Float[AnyArray, "*batch"]
+    failed: Bool[AnyArray, "*batch"]
 
     @staticmethod
     def none() -> "Effort":
