@@ -30,7 +30,7 @@ Mode = Int[Array, "*mode"]
 AnyMode = Int[AnyArray, "*mode"] | int | np.integer
 
 Rows = Float[Array, " m"]  # residuals, rates and multipliers of the rows
-RowMask = Bool[AnyArray, " m"]
+RowMask = Bool[Array, " m"]
 Jacobian = Float[Array, "m n"]
 Matrix = Float[Array, "n n"]
 Guards = Float[Array, " k"]

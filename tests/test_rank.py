@@ -43,7 +43,7 @@ def test_everybody_gives_the_same_answer(m, seed, times):
     assert rank.left_null(G, M).shape[1] == m - expected.sum()
     assert nsdyn.transition_report(M, G, G, np.ones(N)).after.rank == expected.sum()
     solve, live = small.factor(jnp.asarray(M)), np.ones(m, bool)
-    found = kkt.independent_rows(solve, jnp.asarray(G), live)
+    found = kkt.independent_rows(solve, jnp.asarray(G), jnp.asarray(live))
     assert np.array_equal(found, expected)
     space = complement(jnp.asarray(G), found, jnp.ones(N, bool))
     assert int(jnp.sum(space.dependent)) == expected.sum()
@@ -69,7 +69,7 @@ def test_what_is_found_of_the_rows_is_right(seed):
 def test_a_row_of_zeros_is_dependent():
     M, G = np.eye(3), np.array([[0.0, 0.0, 0.0], [1.0, 2.0, 0.0]])
     assert rank.independent(G, M).tolist() == [False, True]
-    assert kkt.independent_rows(lambda b: b, jnp.asarray(G), np.ones(2, bool)).tolist() == [
+    assert kkt.independent_rows(lambda b: b, jnp.asarray(G), jnp.ones(2, bool)).tolist() == [
         False,
         True,
     ]

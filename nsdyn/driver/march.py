@@ -10,12 +10,13 @@ Derivatives go through `nsdyn.driver.derivatives`, chunk by chunk; reverse mode 
 the plan of each step (a few kilobytes) and recomputes the rest.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int
 
-from nsdyn._types import AnyArray
 from nsdyn.driver.arguments import Setup, Values
 from nsdyn.driver.derivatives import with_replay
 from nsdyn.errors import ProblemError
@@ -30,8 +31,8 @@ class Sample(eqx.Module):
     """What is recorded of a state, or of many along the first axes."""
 
     point: Point
-    lam: Float[AnyArray, "*samples m"]
-    status: Int[AnyArray, "*samples"]
+    lam: Float[Any, "*samples m"]
+    status: Int[Any, "*samples"]
 
     @staticmethod
     def of(state: State) -> "Sample":
