@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from mechanisms import pegged_swing, track, track_exact
+from test_blocks import Compilations
 from test_derivatives import close, differences
 from test_switch_orders import AFTER, GRAVITIES
 from test_switch_orders import PROBLEM as KINKED
@@ -98,6 +99,12 @@ def test_straight_motion_is_met_exactly():
     exact = [track_exact(time)[1:] if time > 0.125 else ([4 * time, 0], [4, 0]) for time in t]
     np.testing.assert_allclose(run.q, [q for q, _ in exact], atol=1e-13)
     np.testing.assert_allclose(run.v, [v for _, v in exact], atol=1e-12)
+
+
+def test_other_times_compile_nothing(exact):
+    with Compilations() as others:
+        run = nsdyn.simulate(pegged_swing(), METHOD, step=0.01, save_at=np.linspace(0.0, 0.8, 150))
+    assert others.count == 0 and len(run.t) == 150
 
 
 def test_times_of_the_grid_give_its_samples():
