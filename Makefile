@@ -15,12 +15,12 @@ TEST_ENV = JAX_COMPILATION_CACHE_DIR="$(CURDIR)/build/jax-cache" JAX_PERSISTENT_
 # its newer code generator that takes a third less. The latter's flag may be unknown, which would end the run: it is tried out.
 PLAIN = --xla_backend_optimization_level=0
 PLAINER = $(PLAIN) --xla_cpu_use_fusion_emitters=false
-# One file for each room of the core is run with the code that users run: numerics, mechanics, constraints and stepping, laws,
-# results and driver, analysis, checks, multibody, command line, integrators.
-AS_USED = rank formulations events laws trajectory transition_report check_switching chain cli orders
+# One file for each room of the core is run with the code that users run: numerics and mechanics, constraints and stepping, laws,
+# results, driver, analysis, checks, multibody, command line, integrators.
+AS_USED = formulations traps non_ideal storage batches transition_report check_units chain cli orders
 AS_USED_FILES = $(AS_USED:%=tests/test_%.py)
 # And some with the types and shapes in signatures checked while they run.
-TYPED_FILES = tests/test_contract.py tests/test_rank.py
+TYPED_FILES = tests/test_contract.py
 OR_NONE = || [ $$? -eq 5 ]  # 5: ARGS select none of these tests
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist=loadfile --durations=15 -q
 
@@ -46,7 +46,7 @@ figures: $(STAMP)  ## compute and draw all figures into figures/
 
 test: lint types  ## lint, type check, run the tests but for slow ones; ARGS="-k name" selects
 	XLA_FLAGS="$(PLAINER)" $(PY) -c 'import jax; jax.devices()' 2>/dev/null && flags="$(PLAINER)" || flags="$(PLAIN)"; \
-	$(TEST_ENV) XLA_FLAGS="$(XLA_FLAGS) $$flags" $(PYTEST) -m "not slow" $(AS_USED_FILES:%=--ignore=%) $(ARGS) $(OR_NONE)
+	$(TEST_ENV) XLA_FLAGS="$(XLA_FLAGS) $$flags" $(PYTEST) -m "not slow" $(AS_USED_FILES:%=--ignore=%) $(TYPED_FILES:%=--ignore=%) $(ARGS) $(OR_NONE)
 	$(TEST_ENV) $(PYTEST) -m "not slow" $(AS_USED_FILES) $(ARGS) $(OR_NONE)
 	$(TEST_ENV) NSDYN_CHECK_TYPES=1 $(PYTEST) -m "not slow" $(TYPED_FILES) $(ARGS) $(OR_NONE)
 

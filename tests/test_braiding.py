@@ -176,6 +176,7 @@ def test_a_step_costs_the_same_for_any_number_of_gears():
     assert many[1] < 1.5 * few[1]
 
 
+@pytest.mark.slow
 def test_problem_is_sound():
     for drive in ("free", "common", "prescribed"):
         assert overbraiding(drive=drive, start=((1, -1),)).check().ok

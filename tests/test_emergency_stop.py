@@ -263,6 +263,7 @@ def test_wrong_numbers_of_brakes_are_refused():
         problems.emergency_stop(brake=(1.0, 2.0, 3.0))
 
 
+@pytest.mark.slow
 def test_check_passes():
     assert problems.emergency_stop().check().ok
 

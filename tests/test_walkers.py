@@ -151,6 +151,7 @@ def test_a_walker_may_fall(state):
         gaits.gait(compass_walker(), state, STEP, LONG)
 
 
+@pytest.mark.slow
 def test_compass_is_sound_and_is_what_its_energies_say():
     problem = compass_walker()
     p = problem.params
