@@ -122,14 +122,6 @@ class AbstractTimeStepping(AbstractIntegrator):
     ) -> Step:
         """One step of size h from `point`, in its mode or into `new_mode`."""
 
-    def objection(self, law: AbstractLaw, parts: tuple) -> str | None:
-        """Why a law or a constraint cannot be used with this particular scheme; None if they
-        can."""
-        return None
-
-    def incompatibility(self, law: AbstractLaw, parts: tuple) -> str | None:
-        return self.objection(law, parts) or law.requires_consistent_velocity
-
     def start(self, model: Model, point: Point, p: Params) -> State:
         point, memory = self.init(model, point, p)
         state = State.begin(model, point, memory, p)
@@ -287,11 +279,11 @@ class Captured(AbstractTimeStepping):
     def holds_position(self) -> bool:
         return self.method.holds_position
 
-    def objection(self, law: AbstractLaw, parts: tuple) -> str | None:
+    def incompatibility(self, law: AbstractLaw, parts: tuple) -> str | None:
         if not law.satisfies_new_constraints:
             return (
-                "the classical schemes impose the new constraints on the step in which they "
-                "switch; nothing rebounds"
+                "the classical schemes impose the new constraints on the step with the mode "
+                "change; nothing rebounds"
             )
         if any(part.mode_depends_on_impact for part in parts):
             return "without a velocity jump a contact neither closes nor opens as it should"

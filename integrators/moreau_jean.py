@@ -59,7 +59,7 @@ class MoreauJean(AbstractTimeStepping):
     def holds_position(self) -> bool:
         return self.projection
 
-    def objection(self, law: AbstractLaw, parts: tuple) -> str | None:
+    def incompatibility(self, law: AbstractLaw, parts: tuple) -> str | None:
         if not self.projection and any(part.mode_depends_on_impact for part in parts):
             return (
                 "a contact that bounces with its gap still negative would be taken for open; use "

@@ -173,12 +173,6 @@ class AbstractLaw(eqx.Module):
         rebound."""
         return True
 
-    @property
-    def requires_consistent_velocity(self) -> str | None:
-        """Why the velocity before the mode change has to satisfy the old constraints, which the
-        velocity of a time-stepping scheme does not; None if any velocity will do."""
-        return None
-
     @abstractmethod
     def decide(self, change: ModeChange) -> Jump:
         """The jump at one mode change. It must be finite even if the law objects."""

@@ -58,9 +58,8 @@ class MuellerTransition(AbstractLaw):
     form: "lagrange" (the default) solves for the jump of all velocities together with the impulses;
         these are the same equations as those of `PostSwitchGradient`. "redundant" and "minimal"
         solve for the jump within the motions that the persistent constraints allow, in all
-        coordinates or in independent ones. All three give the same v+. The reduced forms are
-        meant for velocities v- that satisfy the old constraints, and are refused by time-stepping
-        schemes, whose velocities do not.
+        coordinates or in independent ones. All three give the same v+, also for a velocity v-
+        that does not satisfy the persistent constraints, as in a time-stepping scheme.
     """
 
     form: Literal["lagrange", "redundant", "minimal"] = eqx.field(static=True, default="lagrange")
@@ -70,15 +69,6 @@ class MuellerTransition(AbstractLaw):
             raise ProblemError(
                 f"MuellerTransition(form=...): expected one of {FORMS}, found {self.form!r}"
             )
-
-    @property
-    def requires_consistent_velocity(self) -> str | None:
-        if self.form == "lagrange":
-            return None
-        return (
-            "the reduced forms take velocities before a switch that satisfy the old constraints; "
-            "use form='lagrange'"
-        )
 
     def decide(self, change: ModeChange) -> Jump:
         if self.form == "lagrange":
