@@ -1,96 +1,28 @@
-"""The state and the parameters of a run: the problem's own, or others of the same shapes."""
-
-from typing import Any
+"""The state and the parameters of a problem: finite numbers of sizes that go together."""
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from nsdyn import _expect as expect
 from nsdyn.errors import ProblemError
-from nsdyn.problem import Problem, as_arrays
+from nsdyn.problem import Problem
 
 
-def inputs(problem: Problem, q0, v0, params) -> tuple[jax.Array, jax.Array, Any]:
-    """q, v and p of a run, all finite numbers."""
-    q = _state("q0", q0, problem.q0)
-    v = _state("v0", v0, problem.v0)
+def check_inputs(problem: Problem) -> None:
+    """Refuse q0, v0 and params that no run can start from."""
+    q, v = problem.q0, problem.v0
     if problem.system.kinematics is None and q.shape != v.shape:
         raise ProblemError(
             f"q0, v0: expected the same size, as q' = v, found {q.shape[0]} and {v.shape[0]} "
             "entries; for quasi-velocities give System(kinematics=...)"
         )
-    p = problem.params if params is None else _params(as_arrays(params), problem.params)
-    for key, leaf in _leaves(p).items():
-        _number(f"params{key}", leaf)
     expect.finite("q0", q)
     expect.finite("v0", v)
-    return q, v, p
-
-
-def _leaves(tree) -> dict[str, Any]:
-    """The leaves of a tree by their names."""
-    found = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return {jax.tree_util.keystr(path): leaf for path, leaf in found}
-
-
-def _number(name: str, leaf) -> None:
-    if not isinstance(leaf, jax.Array):
-        raise ProblemError(
-            f"{name}: expected a number or an array, found {leaf!r}; keep it out of params"
-        )
-    _concrete(name, leaf)
-    if jnp.issubdtype(leaf.dtype, jnp.inexact):
-        expect.finite(name, leaf)
-
-
-def _concrete(name: str, value) -> None:
-    if isinstance(value, jax.core.Tracer):
-        raise ProblemError(
-            f"{name}: expected numbers, found a traced value; inside jit, vmap or grad call "
-            "nsdyn.rollout, not simulate"
-        )
-
-
-def _state(name: str, value, own: jax.Array) -> jax.Array:
-    _concrete(name, own if value is None else value)
-    if value is None:
-        return own
-    try:
-        array = jnp.asarray(value, float)
-    except (TypeError, ValueError) as error:
-        raise ProblemError(f"{name}: expected {own.shape[0]} numbers, found {value!r}") from error
-    if array.shape != own.shape:
-        raise ProblemError(
-            f"{name}: expected shape {own.shape}, that of the problem's own {name}, found "
-            f"{array.shape}"
-        )
-    return array
-
-
-def _params(p, own):
-    found = _leaves(p)
-    wanted = _leaves(own)
-    _same_structure(p, own, found, wanted)
-    for key, leaf in found.items():
-        if np.shape(leaf) != np.shape(wanted[key]):
+    for path, leaf in jax.tree_util.tree_flatten_with_path(problem.params)[0]:
+        name = f"params{jax.tree_util.keystr(path)}"
+        if not isinstance(leaf, jax.Array):
             raise ProblemError(
-                f"params{key}: expected shape {np.shape(wanted[key])}, that of the problem's own "
-                f"params, found {np.shape(leaf)}; for a batch of values use nsdyn.sweep"
+                f"{name}: expected a number or an array, found {leaf!r}; keep it out of params"
             )
-    return p
-
-
-def _same_structure(p, own, found: dict, wanted: dict) -> None:
-    structure = str(jax.tree.structure(p))
-    known = str(jax.tree.structure(own))
-    if structure == known:
-        return
-    missing = ", ".join(sorted(wanted.keys() - found.keys()))
-    unknown = ", ".join(sorted(found.keys() - wanted.keys()))
-    named = {"missing": missing, "unknown": unknown}
-    differ = "; ".join(f"{what}: {keys}" for what, keys in named.items() if keys)
-    raise ProblemError(
-        f"params: expected the structure of the problem's own params, {known}, found "
-        f"{structure}{f' ({differ})' if differ else ''}"
-    )
+        if jnp.issubdtype(leaf.dtype, jnp.inexact):
+            expect.finite(name, leaf)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nsdyn._expect import finite
-from nsdyn.checks.inputs import inputs
+from nsdyn.checks.inputs import check_inputs
 from nsdyn.checks.report import Report
 from nsdyn.checks.sample import STEPS, Sample, begin, guards
 from nsdyn.checks.start import StartRows, mass_matrix, mass_product, mass_solve
@@ -28,25 +28,25 @@ from nsdyn.mechanics.model import Model, Point
 from nsdyn.problem import Problem
 
 
-def check_start(problem: Problem, q0=None, v0=None, params=None) -> Report:
-    """Verify a problem at its start, with its own q0, v0 and params or with others of the same
-    shapes."""
-    return _start(problem, q0, v0, params)[0]
+def check_start(problem: Problem) -> Report:
+    """Verify a problem at its start."""
+    return _start(problem)[0]
 
 
 def check(problem: Problem, rollout: Callable) -> Report:
     """Verify a problem at its start and where its mode changes. `rollout` is `nsdyn.rollout`, which
     lives above the checks."""
-    report, model, start = _start(problem, None, None, None)
+    report, model, start = _start(problem)
     check_mode_changes(report, problem, model, start, rollout)
     return report
 
 
-def _start(problem: Problem, q0, v0, params) -> tuple[Report, Model, Point]:
+def _start(problem: Problem) -> tuple[Report, Model, Point]:
     if not isinstance(problem, Problem):
         raise ProblemError(f"problem: expected nsdyn.Problem(...), found {problem!r}")
     report = Report(f"{problem.name} at t0 = {problem.t0:g}")
-    q, v, p = inputs(problem, q0, v0, params)
+    check_inputs(problem)
+    q, v, p = problem.q0, problem.v0, problem.params
     t = jnp.asarray(np.float64(problem.t0))
     model = _model(problem, q, v, t, p)
     sizes = f"{q.shape[0]} coordinates, {v.shape[0]} velocities"

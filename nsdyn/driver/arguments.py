@@ -208,15 +208,22 @@ def plain_values(problem: Problem, params: Any, q0: Any, v0: Any) -> Values:
     values compile nothing new."""
     own = problem.params
     given = own if params is None else as_arrays(params)
-    _check_names(own, given)
-    like = own if _same_structure(own, given) else given
-    cast = lambda x, like: canonical_dtype(x, like) if eqx.is_array(x) else x
+    _check_structure(own, given)
     vector = lambda name, x, own: canonical_dtype(own) if x is None else _vector(name, x, own)
     return Values(
-        params=jax.tree.map(cast, given, like),
+        params=jax.tree_util.tree_map_with_path(_param, given, own),
         q0=vector("q0", q0, problem.q0),
         v0=vector("v0", v0, problem.v0),
     )
+
+
+def _param(path: tuple, x: Any, like: Any) -> Any:
+    if np.shape(x) != np.shape(like):
+        raise ProblemError(
+            f"params{jax.tree_util.keystr(path)}: expected shape {np.shape(like)} as in the "
+            f"problem, found {np.shape(x)}; for a batch of values use nsdyn.sweep"
+        )
+    return canonical_dtype(x, like) if eqx.is_array(x) else x
 
 
 def refuse_tracers(function: str, *trees: Any) -> None:
@@ -249,9 +256,15 @@ def _check_names(own: Any, given: Any) -> None:
         )
 
 
-def _same_structure(a: Any, b: Any) -> bool:
-    structures: list[Any] = [jax.tree.structure(tree) for tree in (a, b)]
-    return structures[0] == structures[1]
+def _check_structure(own: Any, given: Any) -> None:
+    _check_names(own, given)
+    wanted: Any = jax.tree.structure(own)
+    found: Any = jax.tree.structure(given)
+    if found != wanted:
+        raise ProblemError(
+            f"params: expected the structure of problem.params, {wanted}, found {found}. "
+            "Lists of numbers should be arrays"
+        )
 
 
 def _vector(name: str, value: Any, own: Any) -> Any:
@@ -305,13 +318,7 @@ def batch_values(problem: Problem, params: Any, q0: Any, v0: Any) -> Batch:
         q0=floats("q0", q0, own.q0),
         v0=floats("v0", v0, own.v0),
     )
-    _check_names(own.params, given.params)
-    if not _same_structure(own, given):
-        raise ProblemError(
-            f"params: expected the structure of problem.params, {jax.tree.structure(own.params)}, "
-            f"found {jax.tree.structure(given.params)}. "
-            "Lists of numbers should be arrays"
-        )
+    _check_structure(own.params, given.params)
     paths, tree = jax.tree_util.tree_flatten_with_path(given)
     leaves, sizes = [], {}
     for (path, x), like in zip(paths, jax.tree.leaves(own), strict=True):

@@ -73,7 +73,7 @@ def simulate(
         problem = eqx.tree_at(
             lambda x: (x.params, x.q0, x.v0), problem, tuple(values), is_leaf=lambda x: x is None
         )
-        check_start(problem, problem.q0, problem.v0, problem.params)
+        check_start(problem)
     solution = raise_if_failed(computed(problem, run, values))
     if check:
         warn_if_singular(problem, solution.events)
