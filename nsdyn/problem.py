@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from nsdyn._cache import keep_compiled
 from nsdyn._compiler import leave_environment
 from nsdyn._signature import closed_over_tracer
 from nsdyn._types import Number, Params
@@ -63,6 +64,7 @@ class Problem(eqx.Module):
         params: Params = None,
     ) -> None:
         leave_environment()  # the first arrays are made here
+        keep_compiled()
         if not isinstance(system, System):
             raise ProblemError(f"Problem(system=...): expected nsdyn.System(...), found {system!r}")
         self.name = str(name)

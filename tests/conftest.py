@@ -4,6 +4,7 @@ in every run."""
 import os
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # before matplotlib is imported: no windows
+os.environ.setdefault("NSDYN_CACHE", "0")  # the user's folder is not ours
 
 import hypothesis
 import jax

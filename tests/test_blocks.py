@@ -48,6 +48,18 @@ def test_a_convergence_study_compiles_each_integrator_once(name):
     assert len(runs[-1].t) == 40 * 2**7 + 1 and errors[-1] < 0.05 * errors[0]
 
 
+def test_rollout_outside_jit_compiles_once():
+    once = lambda **options: nsdyn.rollout(
+        pegged_swing(), METHODS["event-driven"], step=0.05, t_end=0.2, **options
+    )
+    here = once(save_at=[0.07])
+    with Compilations() as others:
+        again = once(save_at=[0.07])
+        other = once(save_at=[0.07], v0=np.array([0.1, 0.0]))
+    assert others.count == 0
+    assert np.array_equal(again.q, here.q) and not np.array_equal(other.q, here.q)
+
+
 def test_another_grid_compiles_no_new_sweep():
     problem = pegged_swing()
     sweep = lambda **options: nsdyn.sweep(

@@ -11,16 +11,9 @@ from typer.testing import CliRunner
 import nsdyn
 from nsdyn import integrators, laws, problems
 from nsdyn.cli.commands import _integrator, _integrators, _laws, app
-from nsdyn.cli.console import _cache_root, use_cache
 from nsdyn.cli.parse import parse_object
 from nsdyn.errors import ProblemError, SimulationError
 from nsdyn.studies.lib import archive, benchmark, chain_cost
-
-
-@pytest.fixture(autouse=True)
-def _no_cache(monkeypatch):
-    """Commands must not change the settings of the process that runs the tests."""
-    monkeypatch.setattr("nsdyn.cli.commands.use_cache", lambda: None)
 
 
 def call(*arguments):
@@ -155,22 +148,6 @@ def test_settings_in_words():
     assert isinstance(_integrator("RK4", ""), integrators.EventDriven)
     with pytest.raises(ProblemError):
         _integrator("EventDriven(RK4)", "minimal")
-
-
-def test_cache_folder(monkeypatch, tmp_path):
-    seen = {}
-    monkeypatch.setattr("jax.config.update", lambda name, value: seen.update({name: value}))
-    monkeypatch.setattr("nsdyn.cli.console.told_of_cache", lambda: False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    use_cache()
-    assert seen["jax_compilation_cache_dir"] == str(tmp_path / "nsdyn" / "jax")
-    seen.clear()
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))  # cannot hold a folder
-    use_cache()
-    assert not seen
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert _cache_root().is_absolute()
 
 
 def made_up_costs():

@@ -40,12 +40,6 @@ ARGUMENTS = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _no_cache(monkeypatch):
-    """Commands must not change the settings of the process that runs the tests."""
-    monkeypatch.setattr("nsdyn.cli.commands.use_cache", lambda: None)
-
-
 def call(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
@@ -53,9 +47,7 @@ def call(*arguments):
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compared")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nsdyn.cli.commands.use_cache", lambda: None)
-        return call(*ARGUMENTS, "--out", folder), folder
+    return call(*ARGUMENTS, "--out", folder), folder
 
 
 def rows(text):

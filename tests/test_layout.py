@@ -22,6 +22,7 @@ HELPERS = {
     "errors",
     "status",
     "tolerances",
+    "_cache",
     "_compiler",
     "_expect",
     "_repr",

@@ -24,7 +24,6 @@ from nsdyn.cli.console import (
     show_statuses,
     show_table,
     sweep_variables,
-    use_cache,
 )
 from nsdyn.cli.parse import parse_object, parse_ranges, parse_settings, signature, sweep_arguments
 from nsdyn.errors import FileError, ProblemError
@@ -136,7 +135,6 @@ def run(
     with reported():
         import nsdyn
 
-        use_cache()
         chosen, method, rule = (
             _problem(problem, settings),
             _integrator(integrator, formulation),
@@ -187,7 +185,6 @@ def compare(
         from nsdyn.studies import compare as comparison
         from nsdyn.studies.lib import compare_figures, compare_table
 
-        use_cache()
         chosen = _problem(problem, settings)
         methods = [_integrator(text, "") for text in integrator] or comparison.DEFAULTS
         entries = comparison.pairs(methods, [_law(text) for text in law or ["PostSwitchGradient"]])
@@ -232,7 +229,6 @@ def sweep(
         import nsdyn
         from nsdyn.studies.lib import archive
 
-        use_cache()
         if out is not None and out.suffix != ".nc":
             raise FileError(f"--out {out}: expected a name that ends in .nc")
         chosen, method, rule = (
@@ -273,7 +269,6 @@ def figures(
     with reported():
         from nsdyn import studies
 
-        use_cache()
         chosen = {name: studies.get(name) for name in study or studies.names()}
         files: list[Path] = []
         for name in progress(chosen, "study"):
@@ -320,7 +315,6 @@ def bench(
 def _list_pairs() -> None:
     from nsdyn.studies.lib import pairs
 
-    use_cache()
     show_pairs("integrators and laws, for constraints that switch and for Contact", pairs.pairs())
     show_pairs(
         "laws and kinds of switches: constraints are exchanged or added, a contact closes",

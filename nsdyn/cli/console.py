@@ -1,12 +1,9 @@
-"""What the command line shows, and where it keeps compiled programs: tables, progress, messages,
-exit codes, cache."""
+"""What the command line shows: tables, progress, messages, exit codes."""
 
-import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -207,35 +204,3 @@ def counted(what: str) -> Iterator[Callable[[int, int], None]]:
 def busy(what: str) -> AbstractContextManager:
     """A sign of life on stderr."""
     return Console(stderr=True).status(what)
-
-
-def use_cache() -> None:
-    """Keep compiled programs in the user's cache folder, unless JAX was told of one or the folder
-    cannot be written."""
-    import jax
-
-    if told_of_cache():
-        return
-    try:
-        folder = _cache_root() / "nsdyn" / "jax"
-        folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK):
-            return
-    except (OSError, RuntimeError):  # RuntimeError: there is no home
-        return
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-
-
-def told_of_cache() -> bool:
-    import jax
-
-    return bool(getattr(jax.config, "jax_compilation_cache_dir", None))
-
-
-def _cache_root() -> Path:
-    if os.environ.get("XDG_CACHE_HOME"):
-        return Path(os.environ["XDG_CACHE_HOME"])
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")

@@ -49,7 +49,13 @@ class Setup(eqx.Module):
     tolerances: Tolerances
     grid: Grid
     max_events: Any
-    save_at: Any = None  # times of the samples; None for those of the grid
+    # times of the samples; None for those of the grid
+    save_at: tuple[float, ...] | None = eqx.field(static=True, default=None)
+
+    @property
+    def times(self) -> np.ndarray:
+        """The times of the samples."""
+        return self.grid.times() if self.save_at is None else np.array(self.save_at)
 
     def model(self, values: Values, scale: Scale | None = None) -> Model:
         """System and constraints, for states and parameters of these shapes; `scale` says how large
@@ -154,7 +160,7 @@ def _grid(problem: Problem, step: Any, t_end: Any, save_every: Any) -> Grid:
     return Grid(problem.t0, end, h, _whole("save_every", save_every))
 
 
-def _save_at(times: Any, grid: Grid) -> np.ndarray:
+def _save_at(times: Any, grid: Grid) -> tuple[float, ...]:
     """The times in increasing order."""
     if isinstance(times, jax.core.Tracer):
         raise ProblemError("save_at: expected plain numbers, found traced values")
@@ -173,7 +179,7 @@ def _save_at(times: Any, grid: Grid) -> np.ndarray:
             f"save_at: expected times from t0 = {grid.t0:g} to t_end = {grid.t_end:g}, found "
             f"{outside[0]:g}"
         )
-    return t
+    return tuple(t.tolist())
 
 
 def _finite(name: str, value: Any) -> float:

@@ -109,8 +109,7 @@ def sweep(
             threads.shutdown(wait=False, cancel_futures=True)
             raise
     params = plain(batch.params(), other=lambda name, x: x)
-    t = run.grid.times() if run.save_at is None else run.save_at
-    solution = results.whole.solution(t, params, run.about(problem))
+    solution = results.whole.solution(run.times, params, run.about(problem))
     _warn_if_singular(problem, batch, solution.events)
     return solution
 

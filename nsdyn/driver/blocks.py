@@ -39,6 +39,7 @@ from nsdyn.driver.outcome import (
     known,
     least_norm_impulses,
 )
+from nsdyn.driver.program import Program
 from nsdyn.numerics.newton import Effort
 from nsdyn.status import Status
 from nsdyn.stepping.integrator import State
@@ -186,38 +187,6 @@ def _facts_in_pieces(find: Callable, samples: Sample, number) -> Facts:
         return jax.tree.map(put, found, find(jax.tree.map(cut, samples)))
 
     return jax.lax.fori_loop(0, -(-number // size), piece, blank)
-
-
-class Program:
-    """A function compiled for the arrays among its arguments; all else is static and must be
-    hashable. Like `equinox.filter_jit`, with half its cost for each call: a short run takes two
-    milliseconds in all."""
-
-    def __init__(self, function: Callable):
-        self.function = function
-        self._jitted = jax.jit(self._call, static_argnums=0)
-
-    def _call(self, static: tuple, arrays: list) -> Any:
-        structure, is_array, others = static
-        rest, traced = iter(others), iter(arrays)
-        leaves = [next(traced) if known else next(rest) for known in is_array]
-        return self.function(*jax.tree.unflatten(structure, leaves))
-
-    def _split(self, args: tuple) -> tuple[tuple, list]:
-        leaves, structure = jax.tree.flatten(args)
-        is_array = tuple(isinstance(x, jax.Array | np.ndarray) for x in leaves)
-        others = tuple(x for x, known in zip(leaves, is_array, strict=True) if not known)
-        arrays = [x for x, known in zip(leaves, is_array, strict=True) if known]
-        return (structure, is_array, others), arrays
-
-    def __call__(self, *args) -> Any:
-        return self._jitted(*self._split(args))
-
-    def compiled(self, *args) -> tuple[Callable, str]:
-        """The program for such arguments, and its text before compilation."""
-        lowered = self._jitted.lower(*self._split(args))
-        program = lowered.compile()
-        return lambda *args: program(self._split(args)[1]), lowered.as_text()
 
 
 class Programs(NamedTuple):

@@ -126,7 +126,7 @@ def _made(run: Setup, own: Values, shared: Values, b: Bracket) -> tuple[Sample, 
 
 def sampled(run: Setup, own: Values, shared: Values, found: Collected) -> Collected:
     """A run or a batch with its samples at the times `run.save_at` instead of those of the grid."""
-    places = Places.of(run.grid, run.save_at)
+    places = Places.of(run.grid, run.times)
     kept = places.kept(run.grid)
     each = found if is_batch(own) else jax.tree.map(lambda x: x[None], found)
     of_run = lambda i, tree: jax.tree.map(lambda x: x[i], tree)

@@ -58,7 +58,7 @@ def kept_steps(run: Setup) -> np.ndarray:
     """The numbers of the steps that a run records."""
     if run.save_at is None:
         return run.grid.saved
-    return Places.of(run.grid, run.save_at).kept(run.grid)
+    return Places.of(run.grid, run.times).kept(run.grid)
 
 
 class Bracket(eqx.Module):
@@ -81,7 +81,7 @@ def brackets(
 ) -> Bracket:
     """The brackets of the times `run.save_at`. `xp` is numpy or jax.numpy; `samples` are those of
     the steps `kept`."""
-    t = run.save_at
+    t = run.times
     pick = lambda tree, rows: jax.tree.map(lambda x: x[rows], tree)
     before = pick(samples, np.searchsorted(kept, places.before))
     after = pick(samples, np.searchsorted(kept, places.after))
@@ -167,7 +167,7 @@ def samples_between(
 ) -> tuple[Sample, Float[Array, " n"]]:
     """The samples at the times `run.save_at` from those of the steps `kept_steps(run)`, and their
     energies."""
-    places = Places.of(run.grid, run.save_at)
+    places = Places.of(run.grid, run.times)
     found = brackets(jnp, run, places, places.kept(run.grid), samples, records)
     made = jax.vmap(lambda b: sample_between(model, b, p))(found)
     about = facts(run, model, made, p)

@@ -10,6 +10,7 @@ from nsdyn.driver.arguments import MAX_EVENTS, Setup, Values, setup, traced_valu
 from nsdyn.driver.dense import kept_steps, samples_between
 from nsdyn.driver.march import empty_log, march, start
 from nsdyn.driver.outcome import Verdict, at_times, ending, facts, known, least_norm_impulses
+from nsdyn.driver.program import Program
 from nsdyn.laws.base import AbstractLaw
 from nsdyn.problem import Problem
 from nsdyn.results.events import Events
@@ -49,7 +50,10 @@ def rollout(
         max_events=max_events,
         tolerances=tolerances,
     )
-    return solve(run, traced_values(problem, params, q0, v0), run.about(problem))
+    args = (run, traced_values(problem, params, q0, v0), run.about(problem))
+    if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(args)):
+        return solve(*args)
+    return SOLVE(*args)
 
 
 def solve(run: Setup, values: Values, about: dict[str, Any]) -> Solution:
@@ -83,3 +87,6 @@ def solve(run: Setup, values: Values, about: dict[str, Any]) -> Solution:
         effort=end.effort,
         **about,
     )
+
+
+SOLVE = Program(solve)  # outside jit: compiled once, not at every call

@@ -91,7 +91,7 @@ def computed(problem: Problem, run: Setup, values: Values) -> Solution:
     solution = solution if solution.ok else solution.trimmed()
     if run.save_at is None:
         return solution
-    at_times = sampled(run, nothing, values, found).solution(run.save_at, params, about).trimmed()
+    at_times = sampled(run, nothing, values, found).solution(run.times, params, about).trimmed()
     return dataclasses.replace(at_times, events=solution.events, t_stop=solution.t_stop)
 
 
