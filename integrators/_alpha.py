@@ -39,7 +39,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from nsdyn._types import Number, Params, Rows, Scalar, Velocity
+from nsdyn._types import Configuration, Number, Params, Rows, Scalar, Time, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.mechanics.formulations import lagrange
 from nsdyn.mechanics.model import Model, Point
@@ -111,7 +111,7 @@ def begin(
     """The memory at a point of which only (q, v) is known: at the start and after an event."""
     zero = jnp.zeros_like(point.v)
 
-    def acceleration(q, v, t):
+    def acceleration(q: Configuration, v: Velocity, t: Time) -> tuple[Velocity, Rows]:
         slope = lagrange(model, point.replace(t=t, q=q, v=v), p)
         return slope.a, slope.lam
 

@@ -151,7 +151,7 @@ class AbstractTimeStepping(AbstractIntegrator):
     ) -> tuple[State, Log, CapturePlan]:
         start = state.point
 
-        def take(carry):
+        def take(carry: tuple) -> tuple:
             """(1) at first, then (2) if a guard fell in (1)."""
             smooth, log, fired, new_mode, _, _ = carry
             end, new, code = self._step_into_mode(model, state, new_mode, fired, t_next, p)
@@ -192,7 +192,7 @@ class AbstractTimeStepping(AbstractIntegrator):
     ) -> tuple[State, Log]:
         end = self.step_smooth(model, state, t_next, p)[0]
 
-        def again(end, log):
+        def again(end: State, log: Log) -> tuple[State, Log]:
             after = model.after(plan.fired, end.point, p)
             new_mode = NewMode(after.mode, after.held, law, jnp.ones((), bool))
             landed, new, _ = self._step_into_mode(model, state, new_mode, plan.fired, t_next, p)

@@ -81,7 +81,7 @@ class RK4(AbstractSmoothMethod):
         first = (rate(point.q, memory.v, p), memory.a)
         start = (first, (first[0] / 6, first[1] / 6), (point.q, point.v, memory))
 
-        def stage(carry, coefficient):
+        def stage(carry: tuple, coefficient: tuple[Array, ...]) -> tuple[tuple, None]:
             (kq, ka), (sum_q, sum_a), _ = carry
             node, weight, last = coefficient
             # The end of the step (2) is the last point at which the loop evaluates the slope, so

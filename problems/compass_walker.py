@@ -32,22 +32,41 @@ their rates u and w, to that after the next one.
 Masses, lengths and the slope are those of the source; the start is near its gait.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 import nsdyn
+from nsdyn._types import (
+    AnyArray,
+    AnyConfiguration,
+    AnyMode,
+    AnyTime,
+    Configuration,
+    GuardMask,
+    Guards,
+    Held,
+    Matrix,
+    Mode,
+    Number,
+    Numbers,
+    Params,
+    Rows,
+    Scalar,
+    Velocity,
+)
 
 LEGS = 2  # a walker in mode LEGS + i has fallen, standing on leg i
 
 
-def _along(q, length):
+def _along(q: AnyConfiguration, length: Number) -> Float[AnyArray, "2 2"]:
     """The points of both legs at this distance from the hip, shape (2, 2)."""
     return q[:2][None] - length * jnp.stack([jnp.sin(q[2:]), jnp.cos(q[2:])], axis=-1)  # (1)
 
 
-def mass(q, p):
+def mass(q: Configuration, p: Params) -> Matrix:
     """(2): the rows of the Jacobians of both leg masses, d r_i = dx - b (cos th_i, -sin th_i) d
     th_i."""
     m, b = p["m"], p["b"]
@@ -58,7 +77,7 @@ def mass(q, p):
     )
 
 
-def force(q, v, t, p):
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
     """Weights, and the inertia of the leg masses, which turn about the hip: m b th'^2 along the
     leg."""
     m, b, g = p["m"], p["b"], p["g"]
@@ -69,30 +88,34 @@ def force(q, v, t, p):
     return jnp.concatenate([hip, legs])
 
 
-def potential(q, p):
+def potential(q: Configuration, p: Params) -> Scalar:
     height = lambda r: r[..., 1] * jnp.cos(p["slope"]) - r[..., 0] * jnp.sin(p["slope"])
     return p["g"] * (p["mh"] * height(q[:2]) + p["m"] * jnp.sum(height(_along(q, p["b"]))))  # (3)
 
 
-def feet(q, p):
+def feet(q: AnyConfiguration, p: Params) -> Float[AnyArray, "2 2"]:
     return _along(q, p["a"] + p["b"])
 
 
-def standing(q, t, p, mode, held):
+def standing(q: Configuration, t: AnyTime, p: Params, mode: AnyMode, held: Held) -> Rows:
     leg = mode % LEGS
     return feet(q, p)[leg] - jnp.stack([held[leg], jnp.zeros_like(held[leg])])  # (4)
 
 
-def places(q, t, p):
+def places(q: AnyConfiguration, t: AnyTime, p: Params) -> Float[AnyArray, " 2"]:
     return feet(q, p)[:, 0]
 
 
-def strike_or_fall(q, v, lam, t, p, mode, held):
+def strike_or_fall(
+    q: Configuration, v: Velocity, lam: Rows, t: AnyTime, p: Params, mode: AnyMode, held: Held
+) -> Guards:
     strike = jnp.maximum(-q[2] - q[3], -q[2 + mode % LEGS])  # (5)
     return jnp.where(mode < LEGS, jnp.stack([strike, q[1]]), 1.0)
 
 
-def exchanged(fired, q, v, t, p, mode):
+def exchanged(
+    fired: GuardMask, q: Configuration, v: Velocity, t: AnyTime, p: Params, mode: AnyMode
+) -> Mode:
     """The other leg; a fall where the hip is down, or where (5) vanished with the swinging leg
     behind the hip."""
     late = q[2] + q[3] > LATE
@@ -114,7 +137,7 @@ class Gait(NamedTuple):
     w: Array
 
 
-def after_strike(gait, p):
+def after_strike(gait: Iterable[Array], p: Params) -> tuple[Configuration, Velocity]:
     """(q, v) of a walker that has just put down the foot of leg 0 at x = 0."""
     th, u, w = gait
     l = p["a"] + p["b"]
@@ -122,7 +145,7 @@ def after_strike(gait, p):
     return q, jnp.stack([l * jnp.cos(th) * u, l * jnp.sin(th) * u, u, w])
 
 
-def at_strike(record, k) -> Gait:
+def at_strike(record: Any, k: int) -> Gait:
     """The state after the k-th event of a log, a strike."""
     leg = record.mode_after[k]
     return Gait(
@@ -131,7 +154,14 @@ def at_strike(record, k) -> Gait:
 
 
 def compass_walker(
-    mh=10.0, m=5.0, a=0.5, b=0.5, slope=jnp.pi / 60, g=9.81, gait=(0.27, 1.1, 0.4), t_end=5.0
+    mh: Number = 10.0,
+    m: Number = 5.0,
+    a: Number = 0.5,
+    b: Number = 0.5,
+    slope: Number = jnp.pi / 60,
+    g: Number = 9.81,
+    gait: Numbers = (0.27, 1.1, 0.4),
+    t_end: float = 5.0,
 ) -> nsdyn.Problem:
     """The walker starts just after a strike, in the state `gait`. params: mh, m, a, b, slope, g."""
     values = {"mh": mh, "m": m, "a": a, "b": b, "slope": slope, "g": g}
@@ -140,7 +170,7 @@ def compass_walker(
     return nsdyn.Problem("compass_walker", SYSTEM, FEET, q0=q0, v0=v0, t_end=t_end, params=params)
 
 
-def outline(q, p):
+def outline(q: Configuration, p: Params) -> Float[Array, "3 2"]:
     """Foot, hip, foot as one line, shape (3, 2), for drawing."""
     stand, swing = feet(q, p)
     return jnp.stack([stand, q[:2], swing])

@@ -32,9 +32,27 @@ the RX160L; k, c and the initial rates are assumed as well.
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 import nsdyn
+from nsdyn._types import (
+    AnyConfiguration,
+    AnyMode,
+    AnyTime,
+    Configuration,
+    GuardMask,
+    Guards,
+    Held,
+    Mode,
+    Number,
+    Numbers,
+    Params,
+    RowMask,
+    Rows,
+    Velocity,
+)
 from nsdyn.errors import ProblemError
+from nsdyn.multibody.chain import Chain
 from nsdyn.problems import geared_chain
 from nsdyn.problems.geared_chain import parameters
 from nsdyn.problems.rx130l import ANGLES, RATIO, TIP, robot
@@ -46,23 +64,25 @@ RATES = (3.0, 1.0, 2.0, 1.5, -2.0, 3.0)  # of the joints, rad/s; assumed
 NEVER = 1.0  # a guard that watches nothing
 
 
-def force(q, v, t, p, mode):
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params, mode: AnyMode) -> Velocity:
     return geared_chain.force(q, v, t, p) - jnp.asarray(SIGN)[mode] * p["brake"]  # (1)
 
 
-def rows(q, t, p, mode, held):
+def rows(q: Configuration, t: AnyTime, p: Params, mode: AnyMode, held: Held) -> Rows:
     return q - held  # (2)
 
 
-def live(mode, p):
+def live(mode: Mode, p: Params) -> RowMask:
     return mode == HELD
 
 
-def hold(q, t, p):
+def hold(q: AnyConfiguration, t: AnyTime, p: Params) -> AnyConfiguration:
     return q
 
 
-def guards(q, v, lam, t, p, mode, held):
+def guards(
+    q: Configuration, v: Velocity, lam: Rows, t: AnyTime, p: Params, mode: AnyMode, held: Held
+) -> Guards:
     s = jnp.asarray(SIGN)[mode]
     catch = jnp.where(mode < SLIPS_FORWARD, p["catch"], 0.0)
     slows = jnp.where(s != 0, s * v - catch, NEVER)  # (4), (6)
@@ -73,7 +93,9 @@ def guards(q, v, lam, t, p, mode, held):
     )  # (3), (5)
 
 
-def after(fired, q, v, t, p, mode):
+def after(
+    fired: GuardMask, q: Configuration, v: Velocity, t: AnyTime, p: Params, mode: AnyMode
+) -> Mode:
     slows, forward, backward = jnp.split(fired, 3)
     moves = jnp.where(v > 0, FORWARD, BACKWARD)
     braked = jnp.where((mode == FREE) & (jnp.abs(v) > p["catch"]), moves, HELD)
@@ -87,16 +109,16 @@ SYSTEM = nsdyn.System(
 
 
 def emergency_stop(
-    chain=None,
-    ratio=RATIO,
-    brake=BRAKES,
-    grip=1.2,
-    catch=0.0,
-    on=0.0,
-    angles=ANGLES,
-    rates=RATES,
-    tip=TIP,
-    t_end=0.6,
+    chain: Chain | None = None,
+    ratio: Numbers = RATIO,
+    brake: Numbers = BRAKES,
+    grip: Number = 1.2,
+    catch: Numbers = 0.0,
+    on: Numbers = 0.0,
+    angles: Numbers = ANGLES,
+    rates: Numbers = RATES,
+    tip: Numbers = TIP,
+    t_end: float = 0.6,
 ) -> nsdyn.Problem:
     """The stop of `chain`, by default of the RX130L. `brake` (B), `catch` (c) and `on` (t_i) are
     one number or one for each joint, B and c at the motors; `grip` is k. `angles` and `rates` are
@@ -117,7 +139,7 @@ def emergency_stop(
     return nsdyn.Problem("emergency_stop", SYSTEM, brakes, q0=q0, v0=v0, t_end=t_end, params=params)
 
 
-def _each(name: str, value, n: int):
+def _each(name: str, value: Numbers, n: int) -> Float[Array, " n"]:
     """One number for each joint."""
     array = jnp.asarray(value, float)
     if array.shape not in ((), (n,)):

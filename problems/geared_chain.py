@@ -18,18 +18,29 @@ The potential stays that of the whole weight: with c > 0 the motors do work. par
 
 import equinox as eqx
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 import nsdyn
+from nsdyn._types import (
+    AnyTime,
+    Configuration,
+    Matrix,
+    Number,
+    Numbers,
+    Params,
+    Scalar,
+    Velocity,
+)
 from nsdyn.multibody.chain import Chain, tip
 from nsdyn.multibody.chain_dynamics import bias, height_energy, inverse_mass, mass_matrix
 
 
-def mass(q, p):
+def mass(q: Configuration, p: Params) -> Matrix:
     N = p["ratio"]
     return mass_matrix(p["chain"], q / N) / (N[:, None] * N[None, :])  # (1)
 
 
-def force(q, v, t, p):
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
     N = p["ratio"]
     chain = eqx.tree_at(
         lambda x: x.gravity, p["chain"], (1.0 - p["compensation"]) * p["chain"].gravity
@@ -37,16 +48,16 @@ def force(q, v, t, p):
     return -bias(chain, q / N, v / N) / N  # (1)
 
 
-def solve(q, b, p):
+def solve(q: Configuration, b: Velocity, p: Params) -> Velocity:
     N = p["ratio"]
     return N * inverse_mass(p["chain"], q / N, N * b)  # (1)
 
 
-def potential(q, p):
+def potential(q: Configuration, p: Params) -> Scalar:
     return height_energy(p["chain"], q / p["ratio"])
 
 
-def tip_position(q, p):
+def tip_position(q: Configuration, p: Params) -> Float[Array, " 3"]:
     """Where the point p["tip"] of the last link is in the world."""
     return tip(p["chain"], q / p["ratio"], p["tip"])
 
@@ -54,7 +65,7 @@ def tip_position(q, p):
 SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential, solve=solve)
 
 
-def parameters(chain: Chain, ratio, point, compensation=0.0) -> dict:
+def parameters(chain: Chain, ratio: Numbers, point: Numbers, compensation: Number = 0.0) -> dict:
     """params of a geared chain; `point` is its tip, in the frame of the last link."""
     return {
         "chain": chain,

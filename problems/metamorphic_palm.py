@@ -45,8 +45,20 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 import nsdyn
+from nsdyn._types import (
+    AnyTime,
+    Configuration,
+    Matrix,
+    Number,
+    Numbers,
+    Params,
+    Rows,
+    Scalar,
+    Velocity,
+)
 from nsdyn.errors import unknown
 
 ARCS = np.deg2rad([70.0, 40.0, 68.0, 112.0, 70.0])
@@ -56,7 +68,7 @@ MOVING = 4
 ITERATIONS = 12  # of Newton's method, from 0.02 rad (the exchange: 0.4 rad) away to round-off
 
 
-def turns(q, p):
+def turns(q: Configuration, p: Params) -> Float[Array, "4 3 3"]:
     """Rz(th_i) Rx(alpha_i) of the moving links, shape (4, 3, 3); all at once, which compiles to
     little code."""
     c, s, a, b = jnp.cos(q), jnp.sin(q), jnp.cos(p["arcs"][:MOVING]), jnp.sin(p["arcs"][:MOVING])
@@ -65,7 +77,7 @@ def turns(q, p):
     )
 
 
-def frames(q, p):
+def frames(q: Configuration, p: Params) -> Float[Array, "5 3 3"]:
     """R_0 ... R_4, shape (5, 3, 3)."""
     R = [jnp.eye(3)]
     for turn in turns(q, p):
@@ -73,7 +85,7 @@ def frames(q, p):
     return jnp.stack(R)
 
 
-def inertia(p):
+def inertia(p: Params) -> Float[Array, "4 3 3"]:
     """J of the moving links in the frames R_i, shape (4, 3, 3): those of (4) turned by
     Rx(-alpha_i), seen from the other end of the arc, where u = (0, sin s, cos s)."""
     a = p["arcs"][:MOVING]
@@ -85,7 +97,9 @@ def inertia(p):
     return (p["mu"] * a * p["rho"] ** 2)[:, None, None] * jnp.moveaxis(rows, -1, 0)  # (4)
 
 
-def _bodies(q, p):
+def _bodies(
+    q: Configuration, p: Params
+) -> tuple[Float[Array, "4 3"], np.ndarray, Float[Array, "4 3 3"]]:
     """The axes z_i, shape (4, 3), which of them turn each link, shape (links, axes), and the
     inertia seen from the base."""
     R = frames(q, p)
@@ -96,13 +110,13 @@ def _bodies(q, p):
     )
 
 
-def mass(q, p):
+def mass(q: Configuration, p: Params) -> Matrix:
     z, turned, J = _bodies(q, p)
     carried = jnp.einsum("kl,km,kij->lmij", turned, turned, J)  # the links that both axes turn
     return jnp.einsum("li,lmij,mj->lm", z, carried, z)  # (5)
 
 
-def force(q, v, t, p):
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
     z, turned, J = _bodies(q, p)
     rates = v[:, None] * z
     omega = turned @ rates  # (2)
@@ -113,7 +127,7 @@ def force(q, v, t, p):
     return -jnp.sum(z * (turned.T @ moment), axis=1)  # (6)
 
 
-def closure(q, t, p):
+def closure(q: Configuration, t: AnyTime, p: Params) -> Rows:
     axis = jnp.array([0.0, 0.0, 1.0])
     for turn in turns(q, p)[::-1]:
         axis = turn @ axis
@@ -121,11 +135,11 @@ def closure(q, t, p):
     return jnp.stack([axis[0], s * axis[2] - c * axis[1]])  # (3)
 
 
-def lock_time(p):
+def lock_time(p: Params) -> Float[Array, " 1"]:
     return p["t_lock"]
 
 
-def past_exchange(q, p):
+def past_exchange(q: Configuration, p: Params) -> Scalar:
     return p["th3"] - q[2]
 
 
@@ -142,7 +156,7 @@ EVENTS = {
 }
 
 
-def closed(drives, rest, p):
+def closed(drives: Float[Array, " 2"], rest: Float[Array, " 2"], p: Params) -> Configuration:
     """q with the first two angles as given and the loop closed by the others, near `rest`: Newton's
     method on (3)."""
     rows = lambda x: closure(jnp.concatenate([drives, x]), 0.0, p)
@@ -152,21 +166,21 @@ def closed(drives, rest, p):
     return jnp.concatenate([drives, x])
 
 
-def carried(q, rates, p):
+def carried(q: Configuration, rates: Float[Array, " 2"], p: Params) -> Velocity:
     """v with the rates of the two drives as given; the others follow."""
     G = jax.jacfwd(lambda q: closure(q, 0.0, p))(q)
     return jnp.concatenate([rates, -jnp.linalg.solve(G[:, 2:], G[:, :2] @ rates)])
 
 
 def metamorphic_palm(
-    event="lock",
-    arcs=ARCS,
-    rho=0.05,
-    mu=0.12 / ARCS[0],
-    rates=(2.0, 1.0),
-    t_lock=0.1,
-    back=0.2,
-    t_end=0.3,
+    event: str = "lock",
+    arcs: Numbers = ARCS,
+    rho: Number = 0.05,
+    mu: Number = 0.12 / ARCS[0],
+    rates: Numbers = (2.0, 1.0),
+    t_lock: Number = 0.1,
+    back: Number = 0.2,
+    t_end: float = 0.3,
 ) -> nsdyn.Problem:
     """event: "lock" starts at the drives (40, -60 degrees) with these `rates`, "exchange" with
     drive 1 locked and drive 2 `back` radians before that place, with its rate. params: arcs, rho,
@@ -187,7 +201,9 @@ def metamorphic_palm(
 
 
 @partial(jax.jit, static_argnums=3)
-def _start(p, rates, back, exchanges: bool):
+def _start(
+    p: Params, rates: Float[Array, " 2"], back: Number, exchanges: bool
+) -> tuple[Configuration, Velocity, Scalar]:
     """The start, and th_3 where drives are exchanged."""
     q = place = closed(jnp.asarray(DRIVES), jnp.asarray(REST), p)
     if exchanges:
@@ -196,7 +212,7 @@ def _start(p, rates, back, exchanges: bool):
     return q, carried(q, rates, p), place[2]
 
 
-def outline(q, p, points=12):
+def outline(q: Configuration, p: Params, points: int = 12) -> Float[Array, "all_points 3"]:
     """The arcs of all five links as one line on the unit sphere, shape (5 points, 3), for
     drawing."""
     arc = lambda s: jnp.stack([jnp.zeros(points), jnp.sin(s), jnp.cos(s)], axis=-1)

@@ -43,44 +43,62 @@ The slides print no numbers: all parameters are assumed, and the geometry is der
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 import nsdyn
+from nsdyn._types import (
+    AnyMode,
+    AnyTime,
+    Configuration,
+    GuardMask,
+    Guards,
+    Held,
+    Matrix,
+    Mode,
+    Number,
+    Numbers,
+    Params,
+    Rows,
+    Velocity,
+)
 from nsdyn.errors import unknown
 
 SIZE = 3  # coordinates of a carrier
 
 
-def ring(gears):
+def ring(gears: int) -> tuple[tuple[int, int], ...]:
     """(gear, direction) of as many carriers as there are gears, half of them in each direction,
     which never meet."""
     return tuple((i, d) for d in (1, -1) for i in range(0, gears, 2))
 
 
-def _parts(q):
+def _parts(q: Configuration) -> Float[Array, "carriers 3"]:
     """The coordinates behind the drive's, if there is one, as carriers: shape (carriers, 3)."""
     return q[q.shape[0] % SIZE :].reshape(-1, SIZE)
 
 
-def mass(q, p):
+def mass(q: Configuration, p: Params) -> Matrix:
     carriers = q.shape[0] // SIZE
     each = jnp.tile(jnp.stack([p["m"], p["m"], p["I"]]), carriers)
     return jnp.diag(jnp.concatenate([p["J"][None], each]) if q.shape[0] % SIZE else each)
 
 
-def force(q, v, t, p):
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
     return jnp.zeros_like(q)
 
 
-def _unit(angle):
+def _unit(angle: Float[Array, " carriers"]) -> Float[Array, "carriers 2"]:
     return jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1)
 
 
-def _facing(u, phi):
+def _facing(
+    u: Float[Array, "carriers 2"], phi: Float[Array, " carriers"]
+) -> Float[Array, " carriers"]:
     """sin(phi - psi) for vectors u = e(psi)."""
     return u[:, 0] * jnp.sin(phi) - u[:, 1] * jnp.cos(phi)
 
 
-def free(q, t, p, gear, held):
+def free(q: Configuration, t: AnyTime, p: Params, gear: AnyMode, held: Held) -> Rows:
     x = _parts(q)
     out = (x[:, :2] - p["centre"][gear]) / p["r"]
     rows = jnp.stack(
@@ -89,7 +107,7 @@ def free(q, t, p, gear, held):
     return rows.reshape(-1)  # (4)
 
 
-def _carried(q, alpha, p, gear):
+def _carried(q: Configuration, alpha: Number, p: Params, gear: AnyMode) -> Rows:
     x = _parts(q)
     psi = p["phase"][p["way"], gear] + p["turn"][gear] * (alpha - p["offset"])
     u = _unit(psi)
@@ -97,15 +115,17 @@ def _carried(q, alpha, p, gear):
     return jnp.concatenate([place, _facing(u, x[:, 2])[:, None]], axis=1).reshape(-1)  # (5)
 
 
-def common(q, t, p, gear, held):
+def common(q: Configuration, t: AnyTime, p: Params, gear: AnyMode, held: Held) -> Rows:
     return _carried(q, q[0], p, gear)
 
 
-def prescribed(q, t, p, gear, held):
+def prescribed(q: Configuration, t: AnyTime, p: Params, gear: AnyMode, held: Held) -> Rows:
     return _carried(q, p["Omega"] * t, p, gear)  # (6)
 
 
-def exits(q, v, lam, t, p, gear, held):
+def exits(
+    q: Configuration, v: Velocity, lam: Rows, t: AnyTime, p: Params, gear: AnyMode, held: Held
+) -> Guards:
     out = _parts(q)[:, :2] - p["centre"][gear]
     u = p["exit"][p["way"], gear]  # e(exit angle)
     near = jnp.sum(u * out, axis=1) > 0
@@ -113,7 +133,9 @@ def exits(q, v, lam, t, p, gear, held):
     return jnp.where(near, z, p["r"])
 
 
-def handed_over(fired, q, v, t, p, gear):
+def handed_over(
+    fired: GuardMask, q: Configuration, v: Velocity, t: AnyTime, p: Params, gear: AnyMode
+) -> Mode:
     return jnp.where(fired, (gear + 1 - 2 * p["way"]) % p["turn"].shape[0], gear)
 
 
@@ -121,7 +143,7 @@ SYSTEM = nsdyn.System(mass=mass, force=force)
 DRIVES = {"free": free, "common": common, "prescribed": prescribed}
 
 
-def _tables(gears, r):
+def _tables(gears: int, r: float) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
     """Tables by gear, and by way (0: d = 1, 1: d = -1) and gear."""
     i, d = np.arange(gears), np.array([[1.0], [-1.0]])
     beta, s, quarter = 2 * np.pi * i / gears, 1.0 - 2 * (i % 2), np.pi / 2 + np.pi / gears
@@ -143,15 +165,15 @@ def _tables(gears, r):
 
 
 def overbraiding(
-    gears=8,
-    start=((0, 1),),
-    drive="prescribed",
-    r=0.06,
-    m=0.5,
-    I=2e-4,
-    J=5e-3,
-    Omega=10.0,
-    t_end=2.0,
+    gears: int = 8,
+    start: Numbers = ((0, 1),),
+    drive: str = "prescribed",
+    r: Number = 0.06,
+    m: Number = 0.5,
+    I: Number = 2e-4,
+    J: Number = 5e-3,
+    Omega: Number = 10.0,
+    t_end: float = 2.0,
 ) -> nsdyn.Problem:
     """Carriers start in the middle of their arcs; `start` lists (gear, direction) of each, for
     example ring(gears).
@@ -187,7 +209,7 @@ def overbraiding(
     return nsdyn.Problem("overbraiding", SYSTEM, rows, q0=q0, v0=v0, t_end=t_end, params=params)
 
 
-def _start(p, gear, driven):
+def _start(p: Params, gear: AnyMode, driven: bool) -> tuple[Configuration, Velocity]:
     psi = p["phase"][p["way"], gear] - p["turn"][gear] * p["offset"]
     turn = p["turn"][gear] * p["Omega"]
     u = p["r"] * _unit(psi)

@@ -39,8 +39,20 @@ moves away from the axis. x points from link 3 to link 1.
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 import nsdyn
+from nsdyn._types import (
+    AnyTime,
+    Configuration,
+    Matrix,
+    Number,
+    Numbers,
+    Params,
+    Rows,
+    Scalar,
+    Velocity,
+)
 
 TABLE_1 = {
     "l1": 0.1449,
@@ -58,11 +70,11 @@ WALL = 0.2242  # inferred
 SPEED = 0.219  # of the tip, ours: at d = 0.1 m and 60 degrees T_c is the 9.3 mJ of the experiments
 
 
-def unit(angle):
+def unit(angle: Number) -> Float[Array, " 2"]:
     return jnp.stack([jnp.cos(angle), jnp.sin(angle)])
 
 
-def tip_of_links(q, p):
+def tip_of_links(q: Configuration, p: Params) -> Float[Array, " 2"]:
     """The tip at the end of links 1 and 2, from q = (q_1, ..., q_4)."""
     return (
         jnp.stack([p["l5"] / 2, jnp.zeros_like(p["l5"])])
@@ -71,13 +83,13 @@ def tip_of_links(q, p):
     )  # (1)
 
 
-def loop(q, t, p):
+def loop(q: Configuration, t: AnyTime, p: Params) -> Rows:
     return tip_of_links(q, p) - (
         p["l1"] * unit(q[2]) + p["l2"] * unit(q[3]) - p["l5"] / 2 * unit(0.0)
     )  # (1)
 
 
-def arms(p):
+def arms(p: Params) -> tuple[tuple[Array, Array, Array], tuple[Array, Array, Array]]:
     """n, f and k of (2) for both arms."""
     n = p["I1"] + p["m1"] * p["a1"] ** 2 + p["m2"] * p["l1"] ** 2
     f, k = p["I2"] + p["m2"] * p["a2"] ** 2, p["m2"] * p["l1"] * p["a2"]
@@ -85,7 +97,7 @@ def arms(p):
     return (n + carried[0], f + carried[1], k + carried[2]), (n, f, k)
 
 
-def mass_of_links(q, p):
+def mass_of_links(q: Configuration, p: Params) -> Matrix:
     blocks = []
     for (n, f, k), (near, far) in zip(arms(p), (q[:2], q[2:]), strict=True):
         c = k * jnp.cos(near - far)
@@ -93,7 +105,7 @@ def mass_of_links(q, p):
     return jax.scipy.linalg.block_diag(*blocks)  # (2)
 
 
-def force_of_links(q, v, t, p):
+def force_of_links(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
     parts = []
     for (_, _, k), i in zip(arms(p), (0, 2), strict=True):
         s = k * jnp.sin(q[i] - q[i + 1])
@@ -101,7 +113,7 @@ def force_of_links(q, v, t, p):
     return jnp.stack(parts)
 
 
-def all_angles(q, p):
+def all_angles(q: Configuration, p: Params) -> Float[Array, " 4"]:
     """(q_1, ..., q_4) from the angles (q_1, q_3) of the motors."""
     e1 = p["l1"] * unit(q[0]) + p["l5"] / 2 * unit(0.0)
     e3 = p["l1"] * unit(q[1]) - p["l5"] / 2 * unit(0.0)
@@ -112,28 +124,28 @@ def all_angles(q, p):
     return jnp.stack([q[0], angle(tip - e1), q[1], angle(tip - e3)])
 
 
-def mass(q, p):
+def mass(q: Configuration, p: Params) -> Matrix:
     W = jax.jacfwd(all_angles)(q, p)
     return W.T @ mass_of_links(all_angles(q, p), p) @ W  # (5)
 
 
-def force(q, v, t, p):
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
     rates = lambda q: jax.jvp(lambda q: all_angles(q, p), (q,), (v,))
     (angles, s), (_, bias) = jax.jvp(rates, (q,), (v,))  # W v and W' v
     free = force_of_links(angles, s, t, p) - mass_of_links(angles, p) @ bias
     return jax.jacfwd(all_angles)(q, p).T @ free  # (5)
 
 
-def tip(q, p):
+def tip(q: Configuration, p: Params) -> Float[Array, " 2"]:
     """The tip, from either set of coordinates."""
     return tip_of_links(all_angles(q, p) if q.shape[0] == 2 else q, p)
 
 
-def gap(q, t, p):
+def gap(q: Configuration, t: AnyTime, p: Params) -> Rows:
     return (p["wall"] - tip(q, p)[1])[None]
 
 
-def tangent(q, t, p):
+def tangent(q: Configuration, t: AnyTime, p: Params) -> Float[Array, "1 n"]:
     """B, shape (1, n): the velocity of the tip along the wall is B v."""
     return jax.jacfwd(tip)(q, p)[:1]
 
@@ -144,7 +156,12 @@ LOOP, CONTACT = nsdyn.Fixed(loop), nsdyn.Contact(gap)
 
 
 def pantograph(
-    d=0.1, gamma=60.0, speed=SPEED, distance=0.005, closed_loop=False, t_end=0.06
+    d: float = 0.1,
+    gamma: float = 60.0,
+    speed: float = SPEED,
+    distance: float = 0.005,
+    closed_loop: bool = False,
+    t_end: float = 0.06,
 ) -> nsdyn.Problem:
     """The tip meets the wall near x = d, gamma in degrees. params: those of table 1, wall."""
     params = {name: jnp.asarray(value) for name, value in (TABLE_1 | {"wall": WALL}).items()}
@@ -157,10 +174,10 @@ def pantograph(
     return nsdyn.Problem("pantograph", system, constraint, q0=q0, v0=v0, t_end=t_end, params=params)
 
 
-def reached(point, p):
+def reached(point: Numbers, p: Params) -> Float[Array, " 4"]:
     """(q_1, ..., q_4) with the tip at a point, both elbows outwards."""
 
-    def arm(side):
+    def arm(side: float) -> tuple[Scalar, Scalar]:
         x = jnp.asarray(point) - side * p["l5"] / 2 * unit(0.0)
         r = jnp.sqrt(jnp.dot(x, x))
         cosine = (p["l1"] ** 2 + r**2 - p["l2"] ** 2) / (2 * p["l1"] * r)
@@ -171,7 +188,7 @@ def reached(point, p):
     return jnp.stack([*arm(1.0), *arm(-1.0)])
 
 
-def moving(q, velocity, p):
+def moving(q: Configuration, velocity: Numbers, p: Params) -> Velocity:
     """v with the tip at this velocity, in either set of coordinates."""
     rows = jax.jacfwd(tip)(q, p)
     if q.shape[0] == 4:
@@ -181,7 +198,7 @@ def moving(q, velocity, p):
     )
 
 
-def links(q, p):
+def links(q: Configuration, p: Params) -> Float[Array, "5 2"]:
     """Motor 1, elbow 1, tip, elbow 3, motor 3 as one line, shape (5, 2), for drawing."""
     angles = all_angles(q, p) if q.shape[0] == 2 else q
     motor = p["l5"] / 2 * unit(0.0)

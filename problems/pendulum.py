@@ -11,22 +11,31 @@ All parameters are assumed. The particle starts at (L, 0) with the velocity (0, 
 import jax.numpy as jnp
 
 import nsdyn
+from nsdyn._types import (
+    AnyTime,
+    Configuration,
+    Matrix,
+    Number,
+    Params,
+    Scalar,
+    Velocity,
+)
 
 
-def mass(q, p):
+def mass(q: Configuration, p: Params) -> Matrix:
     return jnp.diag(jnp.stack([p["mx"], p["my"]]))
 
 
-def force(q, v, t, p):
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
     weight = p["my"] * p["g"]
     return jnp.stack([jnp.zeros_like(weight), -weight])
 
 
-def potential(q, p):
+def potential(q: Configuration, p: Params) -> Scalar:
     return p["my"] * p["g"] * q[1]
 
 
-def rod(q, t, p):
+def rod(q: Configuration, t: AnyTime, p: Params) -> Scalar:
     return 0.5 * (q[0] ** 2 + q[1] ** 2 - p["L"] ** 2)
 
 
@@ -34,7 +43,14 @@ SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential)
 ROD = nsdyn.Fixed(rod)
 
 
-def pendulum(mx=1.0, my=2.0, L=1.0, g=9.81, v0=0.5, t_end=1.0) -> nsdyn.Problem:
+def pendulum(
+    mx: Number = 1.0,
+    my: Number = 2.0,
+    L: Number = 1.0,
+    g: Number = 9.81,
+    v0: Number = 0.5,
+    t_end: float = 1.0,
+) -> nsdyn.Problem:
     """The pendulum, released horizontally. params: mx, my, L, g."""
     params = {
         name: jnp.asarray(value, float)

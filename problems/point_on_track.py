@@ -26,35 +26,44 @@ The slides print no numbers: all parameters are assumed.
 import jax.numpy as jnp
 
 import nsdyn
+from nsdyn._types import (
+    AnyTime,
+    Configuration,
+    Matrix,
+    Number,
+    Params,
+    Scalar,
+    Velocity,
+)
 from nsdyn.errors import unknown
 
 
-def mass(q, p):
+def mass(q: Configuration, p: Params) -> Matrix:
     return jnp.diag(jnp.stack([p["m"], p["my"]]))
 
 
-def force(q, v, t, p):
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
     weight = p["my"] * p["g"]
     return jnp.stack([jnp.zeros_like(weight), -weight])
 
 
-def potential(q, p):
+def potential(q: Configuration, p: Params) -> Scalar:
     return p["my"] * p["g"] * q[1]
 
 
-def flat(q, t, p):
+def flat(q: Configuration, t: AnyTime, p: Params) -> Scalar:
     return q[1]
 
 
-def slope(q, t, p):
+def slope(q: Configuration, t: AnyTime, p: Params) -> Scalar:
     return q[1] - p["a"] * (q[0] - p["l"])
 
 
-def past_corner(q, p):
+def past_corner(q: Configuration, p: Params) -> Scalar:
     return q[0] - p["l"]
 
 
-def above_bisector(q, p):
+def above_bisector(q: Configuration, p: Params) -> Scalar:
     return q[1] - 0.5 * p["a"] * (q[0] - p["l"])
 
 
@@ -66,7 +75,15 @@ SHAPES = {
 
 
 def point_on_track(
-    m=1.0, a=0.5, l=0.5, v0=4.0, g=9.81, x0=None, shape="ramp", my=None, t_end=0.5
+    m: Number = 1.0,
+    a: Number = 0.5,
+    l: Number = 0.5,
+    v0: Number = 4.0,
+    g: Number = 9.81,
+    x0: Number | None = None,
+    shape: str = "ramp",
+    my: Number | None = None,
+    t_end: float = 0.5,
 ) -> nsdyn.Problem:
     """The particle starts at x0 with the speed v0 towards the corner; x0 is 0 on the ramp and 2 l
     in the wedge.

@@ -33,18 +33,34 @@ the start is assumed.
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 import nsdyn
+from nsdyn._types import (
+    AnyMode,
+    AnyTime,
+    Configuration,
+    GuardMask,
+    Guards,
+    Held,
+    Matrix,
+    Mode,
+    Number,
+    Params,
+    Rows,
+    Scalar,
+    Velocity,
+)
 
 # The mode of spoke 0: modes are not negative, and a wheel may roll up the slope for a while
 FIRST = 100
 
 
-def mass(q, p):
+def mass(q: Configuration, p: Params) -> Matrix:
     return jnp.diag(jnp.stack([p["m"], p["m"], p["I"]])[: q.shape[0]])  # (1)
 
 
-def force(q, v, t, p):
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
     weight = p["m"] * p["g"]
     pull = jnp.stack(
         [weight * jnp.sin(p["slope"]), -weight * jnp.cos(p["slope"]), jnp.zeros_like(weight)]
@@ -52,22 +68,22 @@ def force(q, v, t, p):
     return pull[: q.shape[0]]
 
 
-def potential(q, p):
+def potential(q: Configuration, p: Params) -> Scalar:
     return p["m"] * p["g"] * (q[1] * jnp.cos(p["slope"]) - q[0] * jnp.sin(p["slope"]))  # (1)
 
 
-def half_step(p):
+def half_step(p: Params) -> Scalar:
     """Half the distance between two feet, L sin alpha."""
     return p["L"] * jnp.sin(p["alpha"])
 
 
-def ahead(q, p, mode):
+def ahead(q: Configuration, p: Params, mode: AnyMode) -> tuple[AnyMode, Scalar]:
     """The number of the spoke that stands, and how far the hub is ahead of its foot."""
     k = mode - FIRST
     return k, q[0] - 2 * k * half_step(p)  # (2)
 
 
-def spoke(q, t, p, mode, held):
+def spoke(q: Configuration, t: AnyTime, p: Params, mode: AnyMode, held: Held) -> Rows:
     k, x = ahead(q, p, mode)
     length = (x**2 + q[1] ** 2 - p["L"] ** 2)[None]  # (3)
     if q.shape[0] == 2:
@@ -77,7 +93,9 @@ def spoke(q, t, p, mode, held):
     )  # (5)
 
 
-def strikes(q, v, lam, t, p, mode, held):
+def strikes(
+    q: Configuration, v: Velocity, lam: Rows, t: AnyTime, p: Params, mode: AnyMode, held: Held
+) -> Guards:
     """Guard `mode` mod 2 belongs to the strike between this spoke and the next from both sides:
     what fired at a switch is then what a motion back would lower."""
     _, x = ahead(q, p, mode)
@@ -85,7 +103,9 @@ def strikes(q, v, lam, t, p, mode, held):
     return jnp.where(mode % 2 == 0, jnp.stack([down, up]), jnp.stack([up, down]))
 
 
-def next_spoke(fired, q, v, t, p, mode):
+def next_spoke(
+    fired: GuardMask, q: Configuration, v: Velocity, t: AnyTime, p: Params, mode: AnyMode
+) -> Mode:
     return jnp.where(fired[mode % 2], mode + 1, mode - 1)
 
 
@@ -94,7 +114,15 @@ FEET = nsdyn.Transitions(rows=spoke, guards=strikes, after=next_spoke, mode0=FIR
 
 
 def rimless_wheel(
-    spokes=8, m=1.0, L=1.0, I=0.0, slope=0.08, g=9.81, theta0=None, omega0=1.5, t_end=10.0
+    spokes: int = 8,
+    m: Number = 1.0,
+    L: Number = 1.0,
+    I: Number = 0.0,
+    slope: Number = 0.08,
+    g: Number = 9.81,
+    theta0: Number | None = None,
+    omega0: Number = 1.5,
+    t_end: float = 10.0,
 ) -> nsdyn.Problem:
     """The wheel stands on spoke 0, which leans forward by theta0 from the normal of the slope and
     turns with omega0; theta0 is -pi/spokes, where a strike has just been, unless given. params: m,
@@ -111,7 +139,9 @@ def rimless_wheel(
     )
 
 
-def outline(q, p, mode, spokes=8):
+def outline(
+    q: Configuration, p: Params, mode: AnyMode, spokes: int = 8
+) -> Float[Array, "points 2"]:
     """Hub and feet as one line, there and back, shape (2 spokes, 2), for drawing."""
     _, x = ahead(q, p, mode)
     angle = jnp.arctan2(x, q[1]) + 2 * p["alpha"] * jnp.arange(spokes)

@@ -23,8 +23,10 @@ are off, or compensate a part of the weight.
 """
 
 import numpy as np
+from jaxtyping import Array, Float
 
 import nsdyn
+from nsdyn._types import Number, Numbers, Params
 from nsdyn.multibody.chain import Chain
 from nsdyn.problems.geared_chain import SYSTEM, parameters
 
@@ -68,7 +70,7 @@ BODIES = (
 TIP = (0.0, 0.0, 0.0)  # the flange is the origin of the last link
 
 
-def lock_times(p):
+def lock_times(p: Params) -> Float[Array, " locks"]:
     return p["locks"]
 
 
@@ -77,7 +79,7 @@ LOCKS = nsdyn.Scheduled(
 )
 
 
-def robot(g=9.81) -> Chain:
+def robot(g: Number = 9.81) -> Chain:
     """The surrogate of the RX130L, its rotors seen from the joints."""
     mass, com, inertia = zip(*BODIES, strict=True)
     return Chain(
@@ -91,12 +93,17 @@ def robot(g=9.81) -> Chain:
     )
 
 
-def symmetric(xx, xy, xz, yy, yz, zz):
+def symmetric(xx: float, xy: float, xz: float, yy: float, yz: float, zz: float) -> np.ndarray:
     return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
 
 def rx130l(
-    locks=LOCK_TIMES, compensation=0.0, g=9.81, angles=ANGLES, rates=RATES, t_end=0.2
+    locks: Numbers = LOCK_TIMES,
+    compensation: Number = 0.0,
+    g: Number = 9.81,
+    angles: Numbers = ANGLES,
+    rates: Numbers = RATES,
+    t_end: float = 0.2,
 ) -> nsdyn.Problem:
     """Joint i locks at locks[i], i = 1, 2, 3; `compensation` is the part of the weight that the
     motors carry. `angles` and `rates` are those of the joints, q0 and v0 those of the motors.

@@ -23,18 +23,40 @@ import jax.numpy as jnp
 import numpy as np
 
 import nsdyn
+from nsdyn._types import (
+    AnyMode,
+    AnyTime,
+    Configuration,
+    GuardMask,
+    Guards,
+    Held,
+    Mode,
+    Number,
+    Numbers,
+    Params,
+    Rows,
+    Velocity,
+)
 from nsdyn.problems.point_on_track import SYSTEM
 
 BOWL = np.linspace(-0.9, 0.9, 10)
 
 
-def line(q, t, p, segment, held):
+def line(q: Configuration, t: AnyTime, p: Params, segment: AnyMode, held: Held) -> Rows:
     x, y = p["x"], p["y"]
     rise = (y[segment + 1] - y[segment]) / (x[segment + 1] - x[segment])
     return q[1:] - y[segment] - rise * (q[0] - x[segment])  # (1)
 
 
-def ends(q, v, lam, t, p, segment, held):
+def ends(
+    q: Configuration,
+    v: Velocity,
+    lam: Rows,
+    t: AnyTime,
+    p: Params,
+    segment: AnyMode,
+    held: Held,
+) -> Guards:
     """Guard k mod 2 belongs to corner k from both sides: what fired at a switch is then what a
     motion back would lower."""
     left = jnp.where(segment == 0, 1.0, q[0] - p["x"][segment])
@@ -42,12 +64,21 @@ def ends(q, v, lam, t, p, segment, held):
     return jnp.where(segment % 2 == 0, jnp.stack([left, right]), jnp.stack([right, left]))  # (2)
 
 
-def neighbour(fired, q, v, t, p, segment):
+def neighbour(
+    fired: GuardMask, q: Configuration, v: Velocity, t: AnyTime, p: Params, segment: AnyMode
+) -> Mode:
     return jnp.where(fired[(segment + 1) % 2], segment + 1, segment - 1)
 
 
 def segmented_track(
-    x=BOWL, y=BOWL**2 / 2, m=1.0, my=None, g=9.81, x0=-0.8, v0=0.0, t_end=2.0
+    x: Numbers = BOWL,
+    y: Numbers = BOWL**2 / 2,
+    m: Number = 1.0,
+    my: Number | None = None,
+    g: Number = 9.81,
+    x0: Number = -0.8,
+    v0: Number = 0.0,
+    t_end: float = 2.0,
 ) -> nsdyn.Problem:
     """Corners x, y; the particle starts at x0 with the velocity v0 along the track, positive to the
     right.

@@ -22,17 +22,24 @@ source; eps is ours.
 import jax.numpy as jnp
 
 import nsdyn
+from nsdyn._types import Number, Numbers, Scalar
 from nsdyn.problems.compass_walker import FEET, SYSTEM, after_strike
 
 
-def gait_of(theta, rate):
+def gait_of(theta: Number, rate: Number) -> tuple[Number, Number, Scalar]:
     """The state (th, u, w) after a strike of light feet: by (2) the rate of the swinging leg
     follows from that of the other."""
     return theta, -rate, -rate * jnp.cos(2 * theta)
 
 
 def simplest_walker(
-    eps=1e-3, slope=0.009, l=1.0, g=1.0, mh=1.0, gait=None, t_end=20.0
+    eps: Number = 1e-3,
+    slope: Number = 0.009,
+    l: Number = 1.0,
+    g: Number = 1.0,
+    mh: Number = 1.0,
+    gait: Numbers | None = None,
+    t_end: float = 20.0,
 ) -> nsdyn.Problem:
     """The walker starts just after a strike, in the published gait unless given. params: mh, m, a,
     b, slope, g."""

@@ -18,12 +18,19 @@ Lam = -J. Masses, lengths and rates are free in the source; the values here are 
 import jax.numpy as jnp
 
 import nsdyn
+from nsdyn._types import Number, Numbers
 from nsdyn.multibody.chain import Chain
 from nsdyn.multibody.chain_dynamics import chain_system
 from nsdyn.problems.serial_chain import gap
 
 
-def two_link_impact(m=1.0, L=1.0, w=(1.0, 0.5), q0=(0.0, 0.0), t_end=0.2) -> nsdyn.Problem:
+def two_link_impact(
+    m: Number = 1.0,
+    L: Number = 1.0,
+    w: Numbers = (1.0, 0.5),
+    q0: Numbers = (0.0, 0.0),
+    t_end: float = 0.2,
+) -> nsdyn.Problem:
     """The run starts at the instant of the impact. params: chain, tip, normal, offset."""
     along = jnp.array([L, 0.0, 0.0])
     rod = m * L**2 / 12 * jnp.diag(jnp.array([0.0, 1.0, 1.0]))

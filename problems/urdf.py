@@ -20,6 +20,7 @@ the base is left out. Limits are data: they decide where a motion may start, and
 joint that reaches one.
 """
 
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import nsdyn
+from nsdyn._types import Numbers
 from nsdyn.constraints.scheduled import check_times
 from nsdyn.errors import ProblemError, unknown
 from nsdyn.multibody.chain import EARTH, Chain
@@ -53,7 +55,7 @@ class Robot(NamedTuple):
     speed: np.ndarray
     effort: np.ndarray
 
-    def chain(self, gravity=EARTH) -> Chain:
+    def chain(self, gravity: Numbers = EARTH) -> Chain:
         mass, com, inertia = (np.stack(part) for part in zip(*self.bodies, strict=True))
         place, turn = self.frame[:, :3, 3], self.frame[:, :3, :3]
         return Chain(
@@ -62,7 +64,14 @@ class Robot(NamedTuple):
 
 
 def from_urdf(
-    path, base=None, tip=None, locks=(), gravity=EARTH, q0=None, v0=None, t_end=1.0
+    path: str | Path,
+    base: str | None = None,
+    tip: str | None = None,
+    locks: Iterable[tuple[float, str | int]] = (),
+    gravity: Numbers = EARTH,
+    q0: Numbers | None = None,
+    v0: Numbers | None = None,
+    t_end: float = 1.0,
 ) -> nsdyn.Problem:
     """The robot of a URDF file between two links; locks=((time, joint), ...) in ascending order,
     joints by name or number.
@@ -114,7 +123,7 @@ def read(path: str | Path, base: str | None = None, tip: str | None = None) -> R
 
 
 @contextmanager
-def _told(path):
+def _told(path: str | Path) -> Iterator[None]:
     """Every error tells the file."""
     try:
         yield
@@ -194,7 +203,9 @@ def merged(bodies: list[Body]) -> Body:
     return Body(mass, com, inertia)
 
 
-def _locks(robot: Robot, locks) -> tuple[list[float], tuple[int, ...]]:
+def _locks(
+    robot: Robot, locks: Iterable[tuple[float, str | int]]
+) -> tuple[list[float], tuple[int, ...]]:
     times, joints = [], []
     for time, joint in locks:
         index = robot.joints.index(joint) if joint in robot.joints else joint
@@ -211,7 +222,7 @@ def _locks(robot: Robot, locks) -> tuple[list[float], tuple[int, ...]]:
     return times, tuple(joints)
 
 
-def _start(robot: Robot, q0):
+def _start(robot: Robot, q0: Numbers | None) -> np.ndarray:
     if q0 is None:
         return robot.rest
     q = np.asarray(q0, float)

@@ -18,6 +18,7 @@ and an inertia tensor is that of a body if its principal moments are
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -151,13 +152,13 @@ def read_tree(path: str | Path) -> Tree:
 def _parsed(text: bytes) -> Element:
     builder, parser = TreeBuilder(), expat.ParserCreate()
 
-    def refuse(*_):
+    def refuse(*_: object) -> None:
         raise ProblemError(
             "expected plain XML, found a document type (<!DOCTYPE>), which a URDF file does not "
             "need"
         )
 
-    def start(tag, attributes):
+    def start(tag: str, attributes: dict[str, str]) -> None:
         if tag.startswith("xacro:"):
             raise ProblemError(
                 f"expected URDF, found the macro <{tag}>; expand the file with xacro first"
@@ -353,5 +354,5 @@ def _numbers(
     return values
 
 
-def _list(names) -> str:
+def _list(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in names)

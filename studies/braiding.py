@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from xarray import Dataset
 
@@ -68,8 +69,10 @@ def run(folder: str | Path, step: float = STEP, force: bool = False) -> list[Pat
 def compute(folder: str | Path, step: float = STEP, force: bool = False) -> list[Path]:
     """Archive all runs. Data of the same settings and version are kept unless `force` is given."""
     folder = Path(folder) / "data"
-    cases = {name: (drive, E, ((0, 1),), DURATION) for name, (drive, E, _) in RUNS.items()}
-    cases["ring"] = ("prescribed", 1.0, ring(BRAIDER["gears"]), ROUND)
+    cases: dict[str, tuple] = {
+        name: (drive, E, ((0, 1),), DURATION) for name, (drive, E, _) in RUNS.items()
+    }
+    cases["ring"] = ("prescribed", 1.0, ring(int(BRAIDER["gears"])), ROUND)
     for name, (drive, E, start, t_end) in cases.items():
         problem = problems.get("overbraiding", drive=drive, start=start, t_end=t_end, **BRAIDER)
         settings = archive.numbers_of(problem) | {
@@ -171,7 +174,7 @@ def _motion(runs: dict[str, Dataset]) -> Figure:
     return fig
 
 
-def _ring(ax, data: Dataset) -> None:
+def _ring(ax: Axes, data: Dataset) -> None:
     N = BRAIDER["gears"]
     _axes_of_gears(ax)
     for carrier, (colour, dashes) in zip((0, N // 2), TRAVEL, strict=True):
@@ -181,7 +184,7 @@ def _ring(ax, data: Dataset) -> None:
     ax.set(xlabel="$x$ [m]", ylabel="$y$ [m]", aspect="equal")
 
 
-def _axes_of_gears(ax) -> np.ndarray:
+def _axes_of_gears(ax: Axes) -> np.ndarray:
     N, r = BRAIDER["gears"], BRAIDER["r"]
     angle = 2 * np.pi * np.arange(N) / N
     centres = r / np.sin(np.pi / N) * np.stack([np.cos(angle), np.sin(angle)])
@@ -213,7 +216,7 @@ def _strip(data: Dataset) -> Figure:
     return fig
 
 
-def _carrier(ax, path: np.ndarray, number: int) -> None:
+def _carrier(ax: Axes, path: np.ndarray, number: int) -> None:
     """One carrier with its bobbin at the end of its path."""
     colour, _ = TRAVEL[int(number >= BRAIDER["gears"] // 2)]
     x, y, phi = path[-1]

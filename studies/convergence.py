@@ -24,7 +24,7 @@ because v at a fixed time near the jump does not converge, however near the jump
 the worst of several phases, the places of the corner in its step.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,12 +34,22 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from scipy.integrate import solve_ivp
+from scipy.integrate import OdeSolution, solve_ivp
 from xarray import Dataset
 
 import nsdyn
 from nsdyn import laws
 from nsdyn._repr import settings_text
+from nsdyn._types import (
+    AnyTime,
+    Configuration,
+    Matrix,
+    Number,
+    Params,
+    Scalar,
+    Velocity,
+)
+from nsdyn.stepping.integrator import AbstractIntegrator
 from nsdyn.studies import switching_track
 from nsdyn.studies.lib import archive, style
 from nsdyn.studies.lib.schemes import NEWTON, RHO_INF, SCHEMES, plain, table, write
@@ -80,7 +90,10 @@ of the corner in its step. q and v: largest error of the last fifth of the run; 
 
 
 def run(
-    folder: str | Path, steps: Sequence[float] = STEPS, force: bool = False, schemes=tuple(SCHEMES)
+    folder: str | Path,
+    steps: Sequence[float] = STEPS,
+    force: bool = False,
+    schemes: Iterable[str] = tuple(SCHEMES),
 ) -> list[Path]:
     """Compute what is not there yet, then draw; returns the files drawn."""
     compute(folder, steps, force, schemes)
@@ -90,30 +103,30 @@ def run(
 # The mechanism
 
 
-def mass(q, p):
+def mass(q: Configuration, p: Params) -> Matrix:
     return p["m"] * jnp.eye(2)
 
 
-def force(q, v, t, p):
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
     weight = p["m"] * p["g"]
     return jnp.stack([jnp.zeros_like(weight), -weight])
 
 
-def _arc(q, p, nx, ny):
+def _arc(q: Configuration, p: Params, nx: Number, ny: Number) -> Scalar:
     x, y = q[0] - p["l"], q[1]
     return nx * x + ny * y - 0.5 * p["k"] * (x * x + y * y)  # (1)
 
 
-def before(q, t, p):
+def before(q: Configuration, t: AnyTime, p: Params) -> Scalar:
     return _arc(q, p, 0.0, 1.0)
 
 
-def after(q, t, p):
+def after(q: Configuration, t: AnyTime, p: Params) -> Scalar:
     th = jnp.arctan(p["a"])
     return _arc(q, p, -jnp.sin(th), jnp.cos(th))
 
 
-def past_corner(q, p):
+def past_corner(q: Configuration, p: Params) -> Scalar:
     return q[0] - p["l"]
 
 
@@ -135,13 +148,13 @@ class Exact:
     """q and v at given times for a corner that comes at t_switch with the speed v_0; for k = 0 in
     closed form, else from (2)."""
 
-    def __init__(self, k: float, t_switch: float):
+    def __init__(self, k: float, t_switch: float) -> None:
         self.k, self.t_switch, self.th = k, t_switch, np.arctan(TRACK["a"])
         if k != 0:  # from the corner backwards and forwards
             self.first = self._swing(0.0, TRACK["v0"], 0.0)
             self.second = self._swing(TRACK["t_end"], TRACK["v0"] * np.cos(self.th), self.th)
 
-    def _swing(self, t_end: float, speed: float, th: float):
+    def _swing(self, t_end: float, speed: float, th: float) -> OdeSolution:
         rate = lambda _, y: [y[1], -TRACK["g"] * self.k * np.sin(y[0] + th)]  # (2)
         options = {"method": "DOP853", "rtol": 1e-13, "atol": 1e-14, "dense_output": True}
         return solve_ivp(rate, (self.t_switch, t_end), [0.0, self.k * speed], **options).sol
@@ -208,7 +221,10 @@ def graph(t: np.ndarray, v: np.ndarray, jumps: list[tuple]) -> np.ndarray:
 
 
 def compute(
-    folder: str | Path, steps: Sequence[float] = STEPS, force: bool = False, schemes=tuple(SCHEMES)
+    folder: str | Path,
+    steps: Sequence[float] = STEPS,
+    force: bool = False,
+    schemes: Iterable[str] = tuple(SCHEMES),
 ) -> list[Path]:
     """Archive the errors of each scheme, for steps in descending order, and the table of them. Data
     of the same settings and version are kept unless `force` is given."""
@@ -229,7 +245,7 @@ def compute(
     return [*files, data / "table.nc"]
 
 
-def _worst(data: Path, schemes) -> dict[str, tuple]:
+def _worst(data: Path, schemes: Iterable[str]) -> dict[str, tuple]:
     """The worst errors of all phases and the observed order of the finest pair of steps, NaN where
     errors are round-off."""
     runs = [archive.read(data, name)[0] for name in schemes]
@@ -248,7 +264,7 @@ def _worst(data: Path, schemes) -> dict[str, tuple]:
     }
 
 
-def _errors(integrator, steps: Sequence[float]) -> dict[str, tuple]:
+def _errors(integrator: AbstractIntegrator, steps: Sequence[float]) -> dict[str, tuple]:
     found = np.array(
         [
             [[_error(integrator, k, h, phase) for phase in PHASES] for h in steps]
@@ -263,7 +279,7 @@ def _errors(integrator, steps: Sequence[float]) -> dict[str, tuple]:
     } | errors
 
 
-def _error(integrator, k: float, h: float, phase: float) -> list[float]:
+def _error(integrator: AbstractIntegrator, k: float, h: float, phase: float) -> list[float]:
     """The errors of one run: in q and v away from the jump, and of the graph."""
     exact = solution(k, h, phase)
     t, q, v, jumps = trajectory(integrator, exact, h)
@@ -274,7 +290,7 @@ def _error(integrator, k: float, h: float, phase: float) -> list[float]:
     return [most_of(q, wanted_q), most_of(v, wanted_v), graph_distance(*graphs)]
 
 
-def trajectory(integrator, exact: Exact, h: float) -> tuple:
+def trajectory(integrator: AbstractIntegrator, exact: Exact, h: float) -> tuple:
     """t, q, v and the jumps until t_end, with the step h."""
     q0, v0 = (x[0] for x in exact(np.zeros(1)))
     run = nsdyn.simulate(

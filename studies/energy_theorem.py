@@ -27,17 +27,20 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 from xarray import Dataset
 
 from nsdyn import laws, problems
+from nsdyn._types import Jacobian, Matrix, RowMask, Velocity
 from nsdyn.problems.three_r_pendulum import mass
 from nsdyn.status import Status
 from nsdyn.studies.lib import archive, style
 
-METRICS: tuple[Literal["mass", "euclidean"], ...] = ("mass", "euclidean")
+Metric = Literal["mass", "euclidean"]
+METRICS: tuple[Metric, ...] = ("mass", "euclidean")
 RANDOM, PENDULUM, WHEEL = "random", "pendulum", "wheel"
 MOST_ROWS, SIZE, CONDITION, SEED = 5, 10, 100.0, 1
 FLOOR = 1e-17  # where changes of exactly zero are drawn
@@ -124,17 +127,19 @@ def _random(cases: int, rows: int, size: int, condition: float, seed: int) -> di
 
 
 @partial(jax.jit, static_argnums=0)
-def _answers(metric, *arrays):
+def _answers(metric: Metric, *arrays: Array) -> tuple[Array, Array]:
     law = laws.GrassmannMidGradient(metric)
 
-    def answer(M, before, after, v, live):
+    def answer(
+        M: Matrix, before: Jacobian, after: Jacobian, v: Velocity, live: RowMask
+    ) -> tuple[Velocity, Array]:
         change = laws.ModeChange.of(M, before, after, v, on_before=live, on_after=live)
-        return law.decide(change).v_after, law.failure_code(change)
+        return law.decide(change).v_after, jnp.asarray(law.failure_code(change))
 
     return jax.vmap(answer)(*arrays)
 
 
-def _kinetic(M, v):
+def _kinetic(M: np.ndarray, v: np.ndarray) -> np.ndarray:
     return 0.5 * np.einsum("...i,...ij,...j", v, M, v)
 
 
@@ -182,7 +187,7 @@ def _curves(positions: int, curves: dict) -> dict[str, tuple]:
 
 
 @partial(jax.jit, static_argnums=1)
-def _velocities(positions, metric, change):
+def _velocities(positions: Array, metric: Metric, change: tuple) -> Array:
     law = lambda E: laws.IntermediateGradient(E, metric, allow_energy_gain=True)
     return jax.vmap(lambda E: law(E).decide(laws.ModeChange.of(*change)).v_after)(positions)
 

@@ -13,6 +13,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
 import nsdyn
 from nsdyn import integrators
@@ -36,10 +38,12 @@ class Stride(NamedTuple):
 
 
 @eqx.filter_jit
-def _along(problem: nsdyn.Problem, x, dx, step: float, t_end: float) -> Stride:
+def _along(
+    problem: nsdyn.Problem, x: Float[Array, " 3"], dx: Float[Array, " 3"], step: float, t_end: float
+) -> Stride:
     """P(x) and P'(x) dx."""
 
-    def follow(x):
+    def follow(x: Float[Array, " 3"]) -> tuple[Array, tuple[Array, Array]]:
         q, v = after_strike(x, problem.params)
         out = nsdyn.rollout(
             problem, RK4, q0=q, v0=v, step=step, t_end=t_end, save_every=16, max_events=2
@@ -52,7 +56,7 @@ def _along(problem: nsdyn.Problem, x, dx, step: float, t_end: float) -> Stride:
     return Stride(state, time, struck, slope)
 
 
-def stride(problem: nsdyn.Problem, x, step: float, t_end: float) -> Stride:
+def stride(problem: nsdyn.Problem, x: ArrayLike, step: float, t_end: float) -> Stride:
     """P(x) and P'(x), column by column from one program; t_end is long enough for one stride."""
     # a name of its own, so that all walkers share the program
     problem = nsdyn.Problem(
@@ -81,7 +85,7 @@ class Gait(NamedTuple):
     residual: float
 
 
-def gait(problem: nsdyn.Problem, guess, step: float, t_end: float) -> Gait:
+def gait(problem: nsdyn.Problem, guess: ArrayLike, step: float, t_end: float) -> Gait:
     """The fixed point near a guess."""
     x = np.asarray(guess, float)
     for _ in range(ITERATIONS):

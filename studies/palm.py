@@ -6,10 +6,12 @@ gradients the impulse acts, and in which metric.
 """
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from xarray import Dataset
 
@@ -128,7 +130,7 @@ def _poses(data: Dataset) -> Figure:
     return fig
 
 
-def _pose(ax, lines: np.ndarray, locked: int) -> None:
+def _pose(ax: Axes, lines: np.ndarray, locked: int) -> None:
     """The last of the poses, with the paths of its hinges; what is behind the sphere is pale."""
     turn, line = np.linspace(0, 2 * np.pi, 100), lines[-1]
     ax.plot(np.cos(turn), np.sin(turn), color="0.8", linestyle="-", linewidth=0.6)
@@ -155,7 +157,7 @@ def _pose(ax, lines: np.ndarray, locked: int) -> None:
     ax.axis("off")
 
 
-def _jump(ax, data: Dataset, y, before, after, **look) -> None:
+def _jump(ax: Axes, data: Dataset, y: np.ndarray, before: float, after: float, **look: Any) -> None:
     t, when = data.t.values, float(data.t_switch[0])
     at = np.searchsorted(t, when - 1e-12)
     style.jumping_line(

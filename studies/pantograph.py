@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
@@ -30,6 +31,7 @@ from xarray import Dataset
 
 import nsdyn
 from nsdyn import laws, problems
+from nsdyn._types import Configuration, Matrix, Params, Scalar, Velocity
 from nsdyn.integrators import RK4, EventDriven
 from nsdyn.problems.pantograph import (
     LINKS,
@@ -143,7 +145,7 @@ def _data(folder: str | Path) -> Path:
 
 
 @jax.jit
-def _matrices(q, p):
+def _matrices(q: Configuration, p: Params) -> tuple[Matrix, Float[Array, "2 n"]]:
     """M, and J = (B; A)."""
     return MINIMAL.mass(q, p), jax.jacfwd(tip)(q, p)
 
@@ -200,7 +202,7 @@ def _params() -> dict[str, Any]:
 
 
 @jax.jit
-def _xi(point, p):
+def _xi(point: Float[Array, " 2"], p: Params) -> Float[Array, " 2"]:
     """(2) at 90 and 60 degrees; NaN where the tip does not reach. In all angles, so that no
     assembly is left out."""
     q = reached(point, p)
@@ -262,8 +264,10 @@ def _impacts(step: float) -> dict[str, tuple]:
 
 
 @jax.jit
-def _split(q, v, p):
-    def one(q, v):
+def _split(
+    q: Float[Array, "samples n"], v: Float[Array, "samples n"], p: Params
+) -> tuple[Array, Array]:
+    def one(q: Configuration, v: Velocity) -> tuple[Scalar, Scalar]:
         M, J = MINIMAL.mass(q, p), jax.jacfwd(tip)(q, p)
         rate, mobility = J[1] @ v, J[1] @ jnp.linalg.solve(M, J[1])
         T_c = 0.5 * rate**2 / mobility

@@ -17,6 +17,8 @@ from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
+from xarray import Dataset
 
 import nsdyn
 from nsdyn import Solution, integrators, laws, problems
@@ -106,7 +108,9 @@ def _data(folder: str | Path) -> Path:
     return Path(folder) / "data"
 
 
-def _changed(problem: nsdyn.Problem, speed, torque) -> tuple[dict, np.ndarray]:
+def _changed(
+    problem: nsdyn.Problem, speed: ArrayLike, torque: ArrayLike
+) -> tuple[dict, np.ndarray]:
     """params and v0 with this part of the speed and of the torques; one number each, or arrays for
     a sweep."""
     each = lambda part, whole: np.asarray(part)[..., None] * np.asarray(whole)
@@ -233,7 +237,7 @@ def draw(folder: str | Path) -> list[Path]:
     return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", numbers)]
 
 
-def _table(right, wrong) -> str:
+def _table(right: Dataset, wrong: Dataset) -> str:
     distance, error = stopping_figures.distance(right), stopping_figures.error(right, wrong)
     rows = [
         [

@@ -25,6 +25,7 @@ the speed
 whatever the step.
 """
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from nsdyn import laws, problems
 from nsdyn._repr import settings_text
 from nsdyn.analysis.residuals import residuals
 from nsdyn.integrators._alpha import alpha
+from nsdyn.laws import AbstractLaw
 from nsdyn.problems.point_on_track import SHAPES
 from nsdyn.studies.lib import archive, switching_figures
 from nsdyn.studies.lib.schemes import NEWTON, RHO_INF, SCHEMES, plain, table, write
@@ -99,7 +101,7 @@ difference to the exact energy after the corner, relative to the energy at the s
 
 
 def run(
-    folder: str | Path, step: float = 1e-2, force: bool = False, schemes=COMPARED
+    folder: str | Path, step: float = 1e-2, force: bool = False, schemes: Iterable[str] = COMPARED
 ) -> list[Path]:
     """Compute what is not there yet, then draw; returns the files drawn."""
     compute(folder, step, force, schemes)
@@ -110,7 +112,7 @@ def run(
 
 
 def compute(
-    folder: str | Path, step: float = 1e-2, force: bool = False, schemes=COMPARED
+    folder: str | Path, step: float = 1e-2, force: bool = False, schemes: Iterable[str] = COMPARED
 ) -> list[Path]:
     """Archive the geometry, the runs of each scheme (at least index_2 and nsga) and the table of
     them. Data of the same settings and version are kept unless `force` is given."""
@@ -130,7 +132,7 @@ def compute(
     return made
 
 
-def _archived(data: Path, name: str, settings: dict, make, force: bool) -> Path:
+def _archived(data: Path, name: str, settings: dict, make: Callable, force: bool) -> Path:
     if force or not archive.exists(data, name, settings):
         archive.write(data, name, make(), settings)
     return data / f"{name}.nc"
@@ -193,7 +195,7 @@ def _geometry() -> dict[str, tuple]:
     }
 
 
-def _law(name: str, E: float):
+def _law(name: str, E: float) -> AbstractLaw:
     """E is a traced number of the general law; where it is always 1 the simple law compiles
     faster."""
     return laws.IntermediateGradient(E) if name in SLIDES else laws.PostSwitchGradient()
@@ -267,7 +269,7 @@ def _residuals(problem: nsdyn.Problem, run: nsdyn.Trajectory) -> dict[str, np.nd
     return {level: found[level][:, 0] for level in LEVELS}
 
 
-def _table(data: Path, schemes) -> dict[str, tuple]:
+def _table(data: Path, schemes: Iterable[str]) -> dict[str, tuple]:
     """Residuals after the switch and energy error of all schemes, E = 1 with gravity."""
     most, end, error = [], [], []
     right = 0.5 * TRACK["m"] * speed_after(1.0) ** 2

@@ -16,11 +16,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from xarray import Dataset
 
 from nsdyn import laws, problems
+from nsdyn._types import Number
 from nsdyn.multibody.chain import tip
 from nsdyn.multibody.chain_dynamics import mass_matrix
 from nsdyn.multibody.chain_impulse import restitution
@@ -67,7 +69,7 @@ def _data(folder: str | Path) -> Path:
     return Path(folder) / "data"
 
 
-def closed_form(e, w, m, L) -> jax.Array:
+def closed_form(e: Number, w: Float[Array, " 2"], m: Number, L: Number) -> jax.Array:
     """(1)"""
     W = 2 * w[0] + w[1]
     return jnp.stack(
@@ -75,7 +77,7 @@ def closed_form(e, w, m, L) -> jax.Array:
     )
 
 
-def computed(e, w, m, L) -> tuple[jax.Array, jax.Array]:
+def computed(e: Number, w: Float[Array, " 2"], m: Number, L: Number) -> tuple[jax.Array, jax.Array]:
     """The same by the recursion and by the dense law."""
     p = problems.two_link_impact(m=m, L=L, w=w).params
     chain, normal, q = p["chain"], -p["normal"], jnp.zeros(2)

@@ -16,6 +16,7 @@ from time import perf_counter
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from xarray import Dataset
@@ -23,6 +24,7 @@ from xarray import Dataset
 import nsdyn
 from nsdyn import problems
 from nsdyn.problems.compass_walker import LEGS, after_strike, outline
+from nsdyn.results.events import Events
 from nsdyn.studies.gaits import RK4, gait, stride
 from nsdyn.studies.lib import archive, style
 from nsdyn.studies.lib.schemes import write
@@ -167,7 +169,7 @@ def basin(problem: nsdyn.Problem, x: np.ndarray, size: int) -> dict[str, tuple]:
     }
 
 
-def classified(events, x) -> tuple[np.ndarray, np.ndarray]:
+def classified(events: Events, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """How many strikes each trajectory made, and whether it is near the gait x at the last one."""
     records, count = events.records, np.asarray(events.count)
     mode = np.asarray(records.mode_after)
@@ -242,7 +244,7 @@ def _strides(found: Dataset, modulus: float) -> Figure:
     return fig
 
 
-def _portrait(ax, found: Dataset) -> None:
+def _portrait(ax: Axes, found: Dataset) -> None:
     """Leg 0: it stands in the first stride, swings in the second."""
     angle, rate, mode = found.q.values[:, 2], found.v.values[:, 2], found.mode.values
     stands = np.flatnonzero(mode == 0)

@@ -21,6 +21,7 @@ regular, although constraints may be redundant; otherwise the rank drops at q, a
 singular.
 """
 
+from collections.abc import Iterator
 from typing import Any, overload
 
 import equinox as eqx
@@ -172,7 +173,7 @@ def rank_drops(
 ) -> bool:
     """Whether the rank at q is less than at configurations nearby that satisfy the constraints."""
 
-    def at(x):
+    def at(x: ArrayLike) -> Iterator[np.ndarray]:
         return (np.asarray(y)[live] for y in _residual(problem, p, q, jnp.asarray(x), v, t, mode))
 
     M = np.asarray(problem.system.mass(jnp.asarray(q), p))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from nsdyn._types import Held, Params
+from nsdyn._types import Held, Params, Rows
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.problem import Problem
 from nsdyn.results.solution import Solution
@@ -42,7 +42,7 @@ def residuals(problem: Problem, run: Solution) -> Residuals:
 def _levels(
     model: Model, p: Params, points: Point, lam: Float[Array, "samples m"]
 ) -> tuple[Array, ...]:
-    def levels(point: Point, lam):
+    def levels(point: Point, lam: Rows) -> tuple[Rows, ...]:
         live = model.live(point, p)
         G = jnp.where(live[:, None], model.jacobian(point, p), 0.0)
         a = model.system.solver(point.q, p)(model.force(point, p) - G.T @ lam)

@@ -15,10 +15,13 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from nsdyn._types import Number, Params, Velocity
 from nsdyn.checks.report import Report
 from nsdyn.checks.sample import STEPS
-from nsdyn.mechanics.formulations import lagrange
+from nsdyn.mechanics.formulations import Slope, lagrange
+from nsdyn.mechanics.model import Model, Point
 from nsdyn.problem import Problem
+from nsdyn.results.solution import Solution
 from nsdyn.status import MESSAGES, Status
 from nsdyn.stepping.event_driven import EventDriven
 from nsdyn.stepping.integrator import AbstractSmoothMethod
@@ -32,16 +35,26 @@ WRONG_PROBLEM = (Status.GUARD_NEGATIVE, Status.NO_MODE, Status.DO_NOT_MEET)
 
 
 class Midpoint(AbstractSmoothMethod):
-    def init(self, model, point, p):
+    def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Slope]:
         return point, lagrange(model, point, p)
 
-    def step(self, model, point, memory, h, p, finish=None):
+    def step(
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        finish: Callable | None = None,
+    ) -> tuple[Point, Any]:
         half = self._moved(model, point, point, memory.a, h / 2, p)
         a = lagrange(model, half, p).a
         end = self._moved(model, point, half, a, h, p)  # (1)
         return self.init(model, end if finish is None else finish(end), p)
 
-    def _moved(self, model, point, slope_at, a, h, p):
+    def _moved(
+        self, model: Model, point: Point, slope_at: Point, a: Velocity, h: Number, p: Params
+    ) -> Point:
         q = point.q + h * model.qdot(slope_at, p)
         return point.replace(t=point.t + h, q=q, v=point.v + h * a)
 
@@ -65,7 +78,7 @@ def coarse_run(report: Report, problem: Problem, rollout: Callable) -> Any:
 
 
 @eqx.filter_jit
-def _run(rollout: Callable, problem: Problem):
+def _run(rollout: Callable, problem: Problem) -> Solution:
     return rollout(
         problem,
         EventDriven(Midpoint()),

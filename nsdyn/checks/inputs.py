@@ -7,11 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from nsdyn import _expect as expect
+from nsdyn._types import Numbers, Params
 from nsdyn.errors import ProblemError
 from nsdyn.problem import Problem, as_arrays
 
 
-def inputs(problem: Problem, q0, v0, params) -> tuple[jax.Array, jax.Array, Any]:
+def inputs(
+    problem: Problem, q0: Numbers | None, v0: Numbers | None, params: Params
+) -> tuple[jax.Array, jax.Array, Any]:
     """q, v and p of a run, all finite numbers."""
     q = _state("q0", q0, problem.q0)
     v = _state("v0", v0, problem.v0)
@@ -28,13 +31,13 @@ def inputs(problem: Problem, q0, v0, params) -> tuple[jax.Array, jax.Array, Any]
     return q, v, p
 
 
-def _leaves(tree) -> dict[str, Any]:
+def _leaves(tree: Params) -> dict[str, Any]:
     """The leaves of a tree by their names."""
     found = jax.tree_util.tree_flatten_with_path(tree)[0]
     return {jax.tree_util.keystr(path): leaf for path, leaf in found}
 
 
-def _number(name: str, leaf) -> None:
+def _number(name: str, leaf: Any) -> None:
     if not isinstance(leaf, jax.Array):
         raise ProblemError(
             f"{name}: expected a number or an array, found {leaf!r}; keep it out of params"
@@ -44,7 +47,7 @@ def _number(name: str, leaf) -> None:
         expect.finite(name, leaf)
 
 
-def _concrete(name: str, value) -> None:
+def _concrete(name: str, value: Any) -> None:
     if isinstance(value, jax.core.Tracer):
         raise ProblemError(
             f"{name}: expected numbers, found a traced value; inside jit, vmap or grad call "
@@ -52,7 +55,7 @@ def _concrete(name: str, value) -> None:
         )
 
 
-def _state(name: str, value, own: jax.Array) -> jax.Array:
+def _state(name: str, value: Numbers | None, own: jax.Array) -> jax.Array:
     _concrete(name, own if value is None else value)
     if value is None:
         return own
@@ -68,7 +71,7 @@ def _state(name: str, value, own: jax.Array) -> jax.Array:
     return array
 
 
-def _params(p, own):
+def _params(p: Params, own: Params) -> Params:
     found = _leaves(p)
     wanted = _leaves(own)
     _same_structure(p, own, found, wanted)
@@ -81,7 +84,7 @@ def _params(p, own):
     return p
 
 
-def _same_structure(p, own, found: dict, wanted: dict) -> None:
+def _same_structure(p: Params, own: Params, found: dict, wanted: dict) -> None:
     structure = str(jax.tree.structure(p))
     known = str(jax.tree.structure(own))
     if structure == known:

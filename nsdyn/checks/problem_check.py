@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nsdyn._expect import finite
+from nsdyn._types import Configuration, Mode, Numbers, Params, Time, Velocity
 from nsdyn.checks.inputs import inputs
 from nsdyn.checks.report import Report
 from nsdyn.checks.sample import STEPS, Sample, begin, guards
@@ -28,7 +29,9 @@ from nsdyn.mechanics.model import Model, Point
 from nsdyn.problem import Problem
 
 
-def check_start(problem: Problem, q0=None, v0=None, params=None) -> Report:
+def check_start(
+    problem: Problem, q0: Numbers | None = None, v0: Numbers | None = None, params: Params = None
+) -> Report:
     """Verify a problem at its start, with its own q0, v0 and params or with others of the same
     shapes."""
     return _start(problem, q0, v0, params)[0]
@@ -42,7 +45,9 @@ def check(problem: Problem, rollout: Callable) -> Report:
     return report
 
 
-def _start(problem: Problem, q0, v0, params) -> tuple[Report, Model, Point]:
+def _start(
+    problem: Problem, q0: Numbers | None, v0: Numbers | None, params: Params
+) -> tuple[Report, Model, Point]:
     if not isinstance(problem, Problem):
         raise ProblemError(f"problem: expected nsdyn.Problem(...), found {problem!r}")
     report = Report(f"{problem.name} at t0 = {problem.t0:g}")
@@ -65,7 +70,7 @@ def _start(problem: Problem, q0, v0, params) -> tuple[Report, Model, Point]:
     return report, model, point
 
 
-def _model(problem: Problem, q, v, t, p) -> Model:
+def _model(problem: Problem, q: Configuration, v: Velocity, t: Time, p: Params) -> Model:
     """The model of a problem whose functions all return what they should."""
     system = problem.system
     system.check_shapes(q, v, t, p)
@@ -86,7 +91,7 @@ def _model(problem: Problem, q, v, t, p) -> Model:
     return model
 
 
-def _starts(model: Model, point: Point, p, s: Sample) -> Iterator[Start]:
+def _starts(model: Model, point: Point, p: Params, s: Sample) -> Iterator[Start]:
     """The start as each constraint sees it."""
     for k, mode in enumerate(model.split_mode(point.mode)):
         yield Start(
@@ -102,7 +107,9 @@ def _starts(model: Model, point: Point, p, s: Sample) -> Iterator[Start]:
         )
 
 
-def _guard_values(model: Model, point: Point, p, s: Sample, k: int):
+def _guard_values(
+    model: Model, point: Point, p: Params, s: Sample, k: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Guards of constraint k, and what counts as zero for them."""
     if not model.guard_counts[k]:
         return np.zeros(0), np.zeros(0)
@@ -113,7 +120,7 @@ def _guard_values(model: Model, point: Point, p, s: Sample, k: int):
     return at.value[mine], zero[mine]
 
 
-def _row_names(model: Model, point: Point, p) -> list[str]:
+def _row_names(model: Model, point: Point, p: Params) -> list[str]:
     names: list[str] = []
     each = zip(model.parts, model.split_mode(point.mode), model.row_counts, strict=True)
     for k, (part, mode, count) in enumerate(each):
@@ -122,7 +129,7 @@ def _row_names(model: Model, point: Point, p) -> list[str]:
     return names
 
 
-def _named(part: AbstractConstraint, point: Point, p, mode, count: int) -> list[str]:
+def _named(part: AbstractConstraint, point: Point, p: Params, mode: Mode, count: int) -> list[str]:
     names = part.row_names(point.q, point.t, p, mode, count)
     if len(names) != count:
         raise ProblemError(

@@ -16,7 +16,7 @@ class Report:
     """What was verified, line by line; print it. What is wrong is raised, so `ok` tells whether
     there were warnings."""
 
-    def __init__(self, title: str):
+    def __init__(self, title: str) -> None:
         self.title = title
         self.lines: list[Line] = []
 

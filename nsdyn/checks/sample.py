@@ -18,13 +18,15 @@ with rows G = d psi / dv, their rates g_t = psi at v = 0, and q' = B v.
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
+from nsdyn._types import Configuration, Jacobian, Number, Params, Rows, Time, Velocity
 from nsdyn.mechanics.formulations import lagrange
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import rank
@@ -111,30 +113,34 @@ class Sample:
         return np.column_stack([self.G, self.gt / self.speed])
 
 
-def begin(model: Model, q, v, t, p) -> tuple[Model, Point, Sample]:
+def begin(
+    model: Model, q: Configuration, v: Velocity, t: Time, p: Params
+) -> tuple[Model, Point, Sample]:
     """The model that knows how large the motion is, the point where it starts, and the sample
     there: one program, which is all that most checks of a start need."""
     model, point, values = _begin(model, q, v, t, p)
     return model, point, Sample(**jax.tree.map(np.asarray, values))
 
 
-def sample(model: Model, point: Point, p) -> Sample:
+def sample(model: Model, point: Point, p: Params) -> Sample:
     values = _sample(model, jax.tree.map(np.asarray, point), p)
     return Sample(**jax.tree.map(np.asarray, values))
 
 
 @eqx.filter_jit
-def _begin(model: Model, q, v, t, p):
+def _begin(
+    model: Model, q: Configuration, v: Velocity, t: Time, p: Params
+) -> tuple[Model, Point, dict[str, Any]]:
     model, point = model.begin(q, v, t, p)
     return model, point, _values(model, point, p)
 
 
 @eqx.filter_jit
-def _sample(model: Model, point: Point, p) -> dict:
+def _sample(model: Model, point: Point, p: Params) -> dict:
     return _values(model, point, p)
 
 
-def _values(model: Model, point: Point, p) -> dict:
+def _values(model: Model, point: Point, p: Params) -> dict:
     system = model.system
     q, v = point.q, point.v
     B = jax.jacfwd(lambda v: system.rate(q, v, p))(v)
@@ -157,7 +163,9 @@ def _values(model: Model, point: Point, p) -> dict:
     }
 
 
-def _rows(model: Model, point: Point, p, B):
+def _rows(
+    model: Model, point: Point, p: Params, B: Float[Array, "nq n"]
+) -> tuple[Rows, Jacobian, Rows]:
     """g, G and g_t; in one sweep where all rows have a position level."""
     if model.all_positional:
         rows = lambda x: model.rows(point.replace(q=x[:-1], t=x[-1]), p)
@@ -167,13 +175,13 @@ def _rows(model: Model, point: Point, p, B):
     return model.rows(point, p), G, psi - G @ point.v
 
 
-def _with_slope(function: Callable, x):
+def _with_slope(function: Callable, x: Array) -> tuple[Array, Array]:
     twice = lambda x: (function(x),) * 2
     slope, value = jax.jacfwd(twice, has_aux=True)(x)
     return value, slope
 
 
-def columns(n: int):
+def columns(n: int) -> Float[Array, "n columns"]:
     """Test vectors for `solve`: unit vectors and one of all ones."""
     return jnp.concatenate([jnp.eye(n)[:, : min(n, 8)], jnp.ones((n, 1))], axis=1)
 
@@ -209,13 +217,13 @@ class Guards(NamedTuple):
         return np.append(self.by_q[n] @ s.B, self.by_t[n] / s.speed)
 
 
-def guards(model: Model, point: Point, p, more_lam: float = 0.0) -> Guards:
+def guards(model: Model, point: Point, p: Params, more_lam: float = 0.0) -> Guards:
     found = _guards(model, jax.tree.map(np.asarray, point), np.float64(more_lam), p)
     return Guards(*map(np.asarray, found))
 
 
 @eqx.filter_jit
-def _guards(model: Model, point: Point, more_lam, p):
+def _guards(model: Model, point: Point, more_lam: Number, p: Params) -> tuple[Array, ...]:
     lam = lagrange(model, point, p).lam + more_lam
     values = lambda q, v, lam, t: model.guards(point.replace(q=q, v=v, t=t), lam, p)
     at = (point.q, point.v, lam, point.t)
@@ -231,7 +239,7 @@ def nearest_root(evaluate: Callable, point: Point, free_time: bool = False) -> P
         return None
 
 
-def _newton(evaluate, point, free_time):
+def _newton(evaluate: Callable, point: Point, free_time: bool) -> Point | None:
     r, J, s = evaluate(point)
     for _ in range(ITERATIONS):
         if not np.any(r) or not np.all(np.isfinite(J)):

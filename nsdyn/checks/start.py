@@ -11,6 +11,7 @@ import equinox as eqx
 import numpy as np
 
 from nsdyn._expect import finite, listed, pasted
+from nsdyn._types import Params, Rows
 from nsdyn.checks.report import Report
 from nsdyn.checks.sample import Sample, columns, nearest_root, sample
 from nsdyn.errors import ProblemError, RedundancyWarning, warn
@@ -95,7 +96,7 @@ class StartRows:
     """The live rows at the start: they must be finite, hold at q0 and v0, and be able to hold
     together."""
 
-    def __init__(self, model: Model, point: Point, p, s: Sample, names: list[str]):
+    def __init__(self, model: Model, point: Point, p: Params, s: Sample, names: list[str]) -> None:
         self.model = model
         self.point = point
         self.p = p
@@ -214,7 +215,7 @@ class StartRows:
         return f"The nearest consistent state: {position}, v0 = {pasted(v)}"
 
     def _nearest_position(self, rows: np.ndarray) -> Point | None:
-        def evaluate(point: Point):
+        def evaluate(point: Point) -> tuple[np.ndarray, np.ndarray, Sample]:
             s = sample(self.model, point, self.p)
             return s.g[rows], s.rows_over_time[rows], s
 
@@ -235,5 +236,5 @@ class StartRows:
 
 
 @eqx.filter_jit
-def _gamma(model: Model, point: Point, p):
+def _gamma(model: Model, point: Point, p: Params) -> Rows:
     return model.gamma(point, p)

@@ -28,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nsdyn._expect import listed
+from nsdyn._types import AnyMode, Params
 from nsdyn.checks.coarse_run import coarse_run
 from nsdyn.checks.report import Report
 from nsdyn.checks.sample import Guards, Sample, guards, nearest_root, sample
@@ -35,6 +36,7 @@ from nsdyn.errors import ProblemError
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import rank
 from nsdyn.problem import Problem
+from nsdyn.results.solution import Solution
 
 SEARCHED = 16  # modes of each constraint at most
 STEPS_AWAY = (0.02, -0.02, 0.2, -0.2, 1.0, -1.0)  # of the extent of the mechanism, for the starts
@@ -55,7 +57,7 @@ class Guard(NamedTuple):
 class Places:
     """A model at work: samples, guards and mode changes at its points."""
 
-    def __init__(self, model: Model, start: Point, p, t_end: float):
+    def __init__(self, model: Model, start: Point, p: Params, t_end: float) -> None:
         self.model = model
         self.start = start
         self.p = p
@@ -74,7 +76,7 @@ class Places:
         """The mode of part k."""
         return np.asarray(self.model.split_mode(point.mode)[k])
 
-    def entered(self, point: Point, mode) -> Point:
+    def entered(self, point: Point, mode: AnyMode) -> Point:
         """The point in another mode of the whole; constraints that change hold what they find."""
         old = self.model.split_mode(point.mode)
         new = self.model.split_mode(mode)
@@ -84,7 +86,7 @@ class Places:
                 held[k] = part.hold(point.q, point.t, self.p)
         return point.replace(mode=mode, held=tuple(held))
 
-    def with_mode(self, point: Point, k: int, mode) -> Point:
+    def with_mode(self, point: Point, k: int, mode: AnyMode) -> Point:
         """The point with part k in another mode."""
         modes = list(map(jnp.asarray, self.model.split_mode(point.mode)))
         modes[k] = jnp.asarray(mode)
@@ -158,7 +160,7 @@ def check_mode_changes(
         _search_part(report, places, k, crossed, after)
 
 
-def _events(run, start: Point, places: Places) -> Iterator[tuple[Point, Point]]:
+def _events(run: Solution, start: Point, places: Places) -> Iterator[tuple[Point, Point]]:
     """The points before and after each event of a run."""
     point = start
     events = run.events
@@ -366,7 +368,7 @@ def _roots(places: Places, guard: Guard, starts: list[Point]) -> list[Point]:
 
 
 def _root(places: Places, guard: Guard, start: Point) -> Point | None:
-    def evaluate(point: Point):
+    def evaluate(point: Point) -> tuple[np.ndarray, np.ndarray, Sample]:
         s = places.sample(point)
         rows = s.live & places.model.positional
         at = places.guards(point)

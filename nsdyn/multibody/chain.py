@@ -230,7 +230,7 @@ def frames(chain: Chain, q: Float[Array, " n"]) -> Float[Array, "n 4 4"]:
 def poses(chain: Chain, q: Float[Array, " n"]) -> tuple[Float[Array, "n 3 3"], Float[Array, "n 3"]]:
     """R_i (n, 3, 3) and r_i (n, 3) in the world."""
 
-    def outwards(pose, frame):
+    def outwards(pose: Float[Array, "4 4"], frame: Float[Array, "4 4"]) -> tuple[Array, Array]:
         pose = pose @ frame  # (1), (2)
         return pose, pose
 
@@ -262,7 +262,7 @@ def at_tip(chain: Chain, q: Float[Array, " n"], direction: ArrayLike) -> Float[A
 def twists(parts: Links, v: Float[Array, " n"]) -> Float[Array, "n 6"]:
     """v_i of every link, about its joint and in its axes."""
 
-    def outwards(twist, link):
+    def outwards(twist: Float[Array, " 6"], link: tuple[Array, ...]) -> tuple[Array, Array]:
         X, s, rate = link
         twist = X @ twist + s * rate  # (7)
         return twist, twist

@@ -56,7 +56,9 @@ def bias(chain: Chain, q: Float[Array, " n"], v: Float[Array, " n"]) -> Float[Ar
     """The joint forces that keep all accelerations zero: M v' = applied - bias."""
     parts = links(chain, q)
 
-    def outwards(carry, link):
+    def outwards(
+        carry: tuple[Array, Array], link: tuple[Array, ...]
+    ) -> tuple[tuple[Array, Array], Array]:
         twist, a = carry
         X, s, inertia, rate = link
         twist = X @ twist + s * rate
@@ -67,7 +69,7 @@ def bias(chain: Chain, q: Float[Array, " n"], v: Float[Array, " n"]) -> Float[Ar
     base = (jnp.zeros(6), jnp.concatenate([-chain.gravity, jnp.zeros(3)]))
     wrench = jax.lax.scan(outwards, base, (parts.X, parts.s, parts.inertia, v))[1]
 
-    def inwards(carried, link):
+    def inwards(carried: Array, link: tuple[Array, ...]) -> tuple[Array, Array]:
         X, s, own = link
         whole = own + carried
         return X.T @ whole, s @ whole  # (3)
@@ -78,7 +80,9 @@ def bias(chain: Chain, q: Float[Array, " n"], v: Float[Array, " n"]) -> Float[Ar
 def solve_links(parts: Links, b: Float[Array, " n"]) -> Float[Array, " n"]:
     """M^-1 b."""
 
-    def inwards(carry, link):
+    def inwards(
+        carry: tuple[Array, Array], link: tuple[Array, ...]
+    ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         A, p = carry
         X, s, inertia, rotor, b = link
         A = A + inertia
@@ -88,7 +92,7 @@ def solve_links(parts: Links, b: Float[Array, " n"]) -> Float[Array, " n"]:
         B = A - U[:, None] * (U / D)[None, :]
         return (X.T @ B @ X, X.T @ (p + U * (u / D))), (U / D, u / D)  # (4), (5)
 
-    def outwards(a, link):
+    def outwards(a: Array, link: tuple[Array, ...]) -> tuple[Array, Array]:
         X, s, U, u = link
         a = X @ a
         x = u - U @ a
@@ -119,7 +123,9 @@ def mass_matrix(chain: Chain, q: Float[Array, " n"]) -> Float[Array, "n n"]:
     parts = links(chain, q)
     n = chain.n
 
-    def inwards(carry, link):
+    def inwards(
+        carry: tuple[Array, Array], link: tuple[Array, ...]
+    ) -> tuple[tuple[Array, Array], Array]:
         # Composite inertia and the wrenches of the columns j > i, both about the joint of link i
         C, F = carry
         X, s, inertia, i = link
@@ -138,7 +144,7 @@ def momenta(chain: Chain, q: Float[Array, " n"], v: Float[Array, " n"]) -> Float
     parts = links(chain, q)
     own = jnp.einsum("nij,nj->ni", parts.inertia, twists(parts, v))
 
-    def inwards(carried, link):
+    def inwards(carried: Array, link: tuple[Array, ...]) -> tuple[Array, Array]:
         X, s, own = link
         whole = own + carried
         return X.T @ whole, s @ whole  # (8)

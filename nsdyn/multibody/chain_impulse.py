@@ -64,7 +64,7 @@ def eliminate(a: Float[Array, "k k"], b: Float[Array, "k c"]) -> Float[Array, "k
     times as much as the whole recursion."""
     k = a.shape[0]
 
-    def column(carry, j):
+    def column(carry: tuple[Array, Array], j: Array) -> tuple[tuple[Array, Array], Array]:
         rows, used = carry
         entries = rows[:, j]
         i = jnp.argmax(jnp.where(used, -1.0, jnp.abs(entries)))
@@ -81,7 +81,7 @@ def eliminate(a: Float[Array, "k k"], b: Float[Array, "k c"]) -> Float[Array, "k
 def inverse_inertias(parts: Links) -> Float[Array, "n 6 6"]:
     """L_i for all links."""
 
-    def outwards(L, link):
+    def outwards(L: Array, link: Links) -> tuple[Array, Array]:
         X, s, inertia, rotor = link
         momentum = inertia @ s
         scaled = s / (s @ momentum + rotor)
@@ -100,13 +100,13 @@ def joint_response(
     """The change of the joint rates due to the impulse -wrench on the last link: -M^-1 (jacobian^T
     wrench)."""
 
-    def inwards(carried, link):
+    def inwards(carried: Array, link: tuple[Array, ...]) -> tuple[Array, Array]:
         X, inertia, L = link
         return X.T @ (carried - inertia @ (L @ carried)), carried  # (23)-(26)
 
     arriving = jax.lax.scan(inwards, wrench, (parts.X, parts.inertia, L), reverse=True)[1]
 
-    def outwards(dv, link):
+    def outwards(dv: Array, link: tuple[Array, ...]) -> tuple[Array, Array]:
         X, s, inertia, rotor, arriving = link
         dv = X @ dv
         rate = -(s @ (arriving + inertia @ dv)) / (s @ (inertia @ s) + rotor)  # (27)

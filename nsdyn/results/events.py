@@ -56,7 +56,7 @@ class Events(eqx.Module):
     def __iter__(self) -> Iterator:
         return (self[i] for i in range(len(self)))
 
-    def __getitem__(self, index) -> Any:
+    def __getitem__(self, index: Any) -> Any:
         if self.is_batch:
             return jax.tree.map(lambda x: x[index], self)
         if isinstance(index, slice | list | np.ndarray | jax.Array):
@@ -68,7 +68,7 @@ class Events(eqx.Module):
         number = lambda x: x.item() if np.ndim(x) == 0 else x
         return jax.tree.map(lambda x: number(np.asarray(x)[place]), self.records)
 
-    def _part(self, index) -> "Events":
+    def _part(self, index: Any) -> "Events":
         filled = self.trimmed()
         if not isinstance(index, slice):
             index = np.asarray(index)

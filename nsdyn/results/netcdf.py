@@ -11,7 +11,9 @@ import io
 import json
 import os
 import secrets
+from collections.abc import Callable, Hashable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +32,9 @@ from nsdyn.results.solution import (
 )
 from nsdyn.stepping.log import Event
 
+if TYPE_CHECKING:  # slow to import
+    import xarray
+
 FORMAT = "nsdyn trajectory"
 FORMAT_VERSION = 2  # 1 had single runs only, and did not say how they ended
 SAMPLE_VARIABLES = {name: "time" if name == "t" else name for name in SAMPLES}
@@ -43,7 +48,7 @@ FOREIGN = {
 }
 
 
-def save(solution: Solution, path) -> None:
+def save(solution: Solution, path: str | os.PathLike[str]) -> None:
     """Write a solution; a file already there is replaced in one go, or left as it was if anything
     fails."""
     if not isinstance(solution, Solution):
@@ -67,7 +72,7 @@ def save(solution: Solution, path) -> None:
         part.unlink(missing_ok=True)
 
 
-def load(path) -> Solution:
+def load(path: str | os.PathLike[str]) -> Solution:
     """Read a solution written by `Solution.save`."""
     name = _path(path, "load")
     try:
@@ -92,14 +97,14 @@ def load(path) -> Solution:
         ) from error
 
 
-def _path(path, function) -> Path:
+def _path(path: str | os.PathLike[str], function: str) -> Path:
     try:
         return Path(os.fspath(path))
     except TypeError:
         raise FileError(f"{function}(path): expected a path, found {path!r}") from None
 
 
-def _content(solution: Solution):
+def _content(solution: Solution) -> bytes | memoryview:
     dataset = solution.to_xarray()
     shapes = {name: list(variable.shape) for name, variable in dataset.variables.items()}
     kept = {
@@ -117,7 +122,7 @@ def _content(solution: Solution):
     return xarray.Dataset(kept, attrs=attributes).to_netcdf(engine="scipy", format="NETCDF3_64BIT")
 
 
-def _saved_as_text(name: str, x) -> str:
+def _saved_as_text(name: str, x: Any) -> str:
     text = getattr(x, "__qualname__", repr(x))
     warn(
         f"save: {name} cannot become an array, so the file holds only its text {text!r}",
@@ -126,7 +131,7 @@ def _saved_as_text(name: str, x) -> str:
     return text
 
 
-def _narrow(name, variable):
+def _narrow(name: Hashable, variable: "xarray.Variable") -> "xarray.Variable":
     """Integers with 32 bits: netCDF 3 has no longer ones."""
     if variable.dtype.kind not in "iu":
         return variable
@@ -139,7 +144,9 @@ def _narrow(name, variable):
     return variable.astype(np.int32)
 
 
-def _read(data: bytes, path):
+def _read(
+    data: bytes, path: str | os.PathLike[str]
+) -> tuple[dict[Hashable, np.ndarray], dict[str, Any]]:
     """The arrays and the metadata in a file."""
     import xarray
 
@@ -166,7 +173,7 @@ def _read(data: bytes, path):
 def _solution(variables: dict, metadata: dict) -> Solution:
     shapes = {name: tuple(shape) for name, shape in metadata["shapes"].items()}
 
-    def array(name):
+    def array(name: str) -> np.ndarray:
         kind = np.int64 if any(word in name for word in WHOLE_NUMBERS) else np.float64
         if 0 in shapes[name]:
             return np.zeros(shapes[name], kind)
@@ -176,7 +183,7 @@ def _solution(variables: dict, metadata: dict) -> Solution:
             )
         return variables[name].astype(kind)
 
-    samples = {name: array(variable) for name, variable in SAMPLE_VARIABLES.items()}
+    samples: dict[str, Any] = {name: array(variable) for name, variable in SAMPLE_VARIABLES.items()}
     records = Event(**{name: array(variable) for name, variable in EVENT_VARIABLES.items()})
     about = {name: metadata[name] for name in METADATA if name in metadata}
     return Solution(
@@ -190,7 +197,7 @@ def _solution(variables: dict, metadata: dict) -> Solution:
     )
 
 
-def _ending(array, shapes: dict, metadata: dict) -> dict:
+def _ending(array: Callable[[str], np.ndarray], shapes: dict, metadata: dict) -> dict:
     """How the run ended. Files of version 1 know at most the number of iterations."""
     if "status" not in shapes:
         counts = (metadata.get(name, 0) for name in ("iterations", "iterations_worst"))
@@ -205,7 +212,7 @@ def _ending(array, shapes: dict, metadata: dict) -> dict:
 # None stay. What all runs of a batch share is a view that repeats one value, and written once.
 
 
-def _encode(tree):
+def _encode(tree: Any) -> Any:
     if tree is None or isinstance(tree, str):
         return tree
     if isinstance(tree, dict):
@@ -223,11 +230,11 @@ def _encode(tree):
     }
 
 
-def _number(x):
+def _number(x: float) -> float | str:
     return x if np.isfinite(x) else repr(x)  # JSON has no NaN; a finite float comes back bit by bit
 
 
-def _decode(tree):
+def _decode(tree: Any) -> Any:
     if tree is None or isinstance(tree, str):
         return tree
     if isinstance(tree, list):

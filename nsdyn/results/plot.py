@@ -1,9 +1,14 @@
 """The quick look at a run: q, v, lam and energy over time."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from nsdyn.errors import ProblemError
 from nsdyn.results.solution import Solution
+
+if TYPE_CHECKING:  # slow to import
+    import matplotlib.figure
 
 COLOURS = (
     "#0072B2",
@@ -18,7 +23,7 @@ STYLES = ("-", "--", "-.", ":")
 MOST_LABELS = 8  # more lines than these get no legend
 
 
-def figure(run: Solution):
+def figure(run: Solution) -> "matplotlib.figure.Figure":
     from matplotlib.figure import Figure  # not pyplot: nothing global is left behind
 
     if run.is_batch:
@@ -55,7 +60,9 @@ def figure(run: Solution):
     return figure
 
 
-def with_jumps(t, rows, when, before, after):
+def with_jumps(
+    t: np.ndarray, rows: np.ndarray, when: np.ndarray, before: np.ndarray, after: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows with the states before and after each event put in: a jump is drawn upright whatever
     the row spacing."""
     times = np.concatenate([t, when, when])

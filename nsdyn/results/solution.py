@@ -3,13 +3,15 @@
 
 import dataclasses
 import json
+import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 import numpy as np
 
+from nsdyn._types import Params
 from nsdyn._version import __version__
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import FIRST_REASON
@@ -17,6 +19,10 @@ from nsdyn.numerics.newton import Effort
 from nsdyn.results.events import Events, counted
 from nsdyn.status import MESSAGES, Status
 from nsdyn.stepping.log import Event
+
+if TYPE_CHECKING:  # slow to import
+    import matplotlib.figure
+    import xarray
 
 Values = Any  # a numpy array, or one of JAX where a run is traced
 
@@ -136,7 +142,7 @@ class Solution(eqx.Module):
             raise TypeError("a single run has no len; len(solution.t) counts its samples")
         return len(self.status)
 
-    def __getitem__(self, index) -> "Solution":
+    def __getitem__(self, index: Any) -> "Solution":
         """A run of a batch, or with a slice or mask a smaller batch."""
         if not self.is_batch:
             raise TypeError(
@@ -177,7 +183,7 @@ class Solution(eqx.Module):
     def _by(self) -> str:
         return f"; {self.integrator}, {self.law}"
 
-    def to_xarray(self):
+    def to_xarray(self) -> "xarray.Dataset":
         """An xarray.Dataset with named dimensions; `lam` holds forces, `Lam` impulses. A batch has
         the dimension "run" in front, and its table of events `event_count[run]` records."""
         import xarray
@@ -217,13 +223,13 @@ class Solution(eqx.Module):
             raise ProblemError("to_xarray: the runs of this batch have different times")
         return t[0]
 
-    def save(self, path) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write a netCDF file that `nsdyn.load` reads back exactly."""
         from nsdyn.results.netcdf import save
 
         save(self, path)
 
-    def plot(self):
+    def plot(self) -> "matplotlib.figure.Figure":
         """A matplotlib Figure: q, v, lam and energy over time, events as thin vertical lines. No
         window is opened."""
         from nsdyn.results.plot import figure
@@ -274,7 +280,7 @@ def _leaf_text(name: str, x: Any) -> str:
     return getattr(x, "__qualname__", repr(x))
 
 
-def plain(tree, other: Callable[[str, Any], Any] = _leaf_text, name: str = "params"):
+def plain(tree: Params, other: Callable[[str, Any], Any] = _leaf_text, name: str = "params") -> Any:
     """A pytree as nested dicts and lists of numpy arrays under the same names. Text and None stay;
     what cannot become an array becomes `other(name, x)`, by default a text."""
     if tree is None or isinstance(tree, str):
@@ -293,7 +299,7 @@ def plain(tree, other: Callable[[str, Any], Any] = _leaf_text, name: str = "para
     return {_key(path[0]): inner(_key(path[0]), child) for path, child in children}
 
 
-def _leaf(x, other: Callable, name: str):
+def _leaf(x: Any, other: Callable, name: str) -> Any:
     try:
         array = np.asarray(x)
     except Exception:  # other people's array types refuse in their own ways
@@ -301,7 +307,7 @@ def _leaf(x, other: Callable, name: str):
     return array if array.dtype.kind in "biufc" else other(name, x)
 
 
-def _key(entry) -> str:
+def _key(entry: Any) -> str:
     """The name in a path entry: of a dict, an attribute or a position, whatever the node's type
     calls it."""
     return str(
@@ -309,7 +315,7 @@ def _key(entry) -> str:
     )
 
 
-def _text(params) -> str:
+def _text(params: Any) -> str:
     return json.dumps(
         params, default=lambda x: x.tolist() if x.dtype.kind != "c" else str(x.tolist())
     )

@@ -105,7 +105,7 @@ def commit() -> str | None:
     if not (root / ".git").exists():  # an installed nsdyn may lie inside somebody else's repository
         return None
 
-    def git(*arguments):
+    def git(*arguments: str) -> str:
         command = ["git", "-C", str(root), *arguments]
         return subprocess.run(
             command, capture_output=True, text=True, timeout=10, check=True

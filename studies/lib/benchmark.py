@@ -24,9 +24,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+from jaxtyping import Array
 
 import nsdyn
 from nsdyn import integrators, laws, problems
+from nsdyn.results.solution import Solution
+from nsdyn.stepping.integrator import AbstractIntegrator
 from nsdyn.studies import walking
 from nsdyn.studies.lib import chain_cost
 
@@ -83,7 +86,7 @@ def stages(quick: bool = False) -> dict[str, Callable[[], dict[str, Any]]]:
 class Yardstick:
     """The C program, compiled on first use; `missing` says why there is none."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="nsdyn-bench-")
         self.program: Path | None = None
         self.missing = ""
@@ -120,19 +123,21 @@ class Yardstick:
 
 
 @eqx.filter_jit
-def _one(problem, q0, step, save_every):
+def _one(problem: nsdyn.Problem, q0: Array, step: float, save_every: int) -> Solution:
     method = integrators.EventDriven(integrators.RK4())
-    options = {
-        "step": step,
-        "law": laws.MuellerTransition(),
-        "save_every": save_every,
-        "max_events": MAX_EVENTS,
-    }
-    return nsdyn.rollout(problem, method, q0=q0, **options)
+    return nsdyn.rollout(
+        problem,
+        method,
+        q0=q0,
+        step=step,
+        law=laws.MuellerTransition(),
+        save_every=save_every,
+        max_events=MAX_EVENTS,
+    )
 
 
 @eqx.filter_jit
-def _many(problem, q0, step, save_every):
+def _many(problem: nsdyn.Problem, q0: Array, step: float, save_every: int) -> Solution:
     return jax.vmap(lambda q0: _one(problem, q0, step, save_every))(q0)
 
 
@@ -207,7 +212,7 @@ def _batch(yardstick: Yardstick, repeats: int, name: str) -> dict:
 
 
 @eqx.filter_jit
-def _wheel(problem, scheme, q0):
+def _wheel(problem: nsdyn.Problem, scheme: AbstractIntegrator, q0: Array) -> Solution:
     return nsdyn.rollout(
         problem, scheme, step=WHEEL_STEP, q0=q0, save_every=10, max_events=MAX_EVENTS
     )

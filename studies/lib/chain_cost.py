@@ -15,18 +15,22 @@ which it is always the slower.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
+from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator, ScalarFormatter
+from numpy.typing import ArrayLike
 from xarray import Dataset
 
 from nsdyn import laws
-from nsdyn.multibody.chain import tip
+from nsdyn._types import Configuration, Solve, Velocity
+from nsdyn.multibody.chain import Chain, tip
 from nsdyn.multibody.chain_dynamics import SYSTEM, accelerations, bias, mass_matrix
 from nsdyn.multibody.chain_impulse import restitution
 from nsdyn.numerics import small
@@ -54,25 +58,25 @@ matrix, its factorisation written out up to 5 links and LAPACK's beyond, is slow
 # The paths
 
 
-def _forward(chain, q, v):
+def _forward(chain: Chain, q: Configuration, v: Velocity) -> Velocity:
     return accelerations(chain, q, v, jnp.zeros_like(v))
 
 
-def _forward_dense(chain, q, v):
+def _forward_dense(chain: Chain, q: Configuration, v: Velocity) -> Velocity:
     return small.factor(mass_matrix(chain, q))(-bias(chain, q, v))
 
 
-def _impulse(chain, q, v):
+def _impulse(chain: Chain, q: Configuration, v: Velocity) -> Velocity:
     return restitution(chain, q, v, POINT, NORMAL, E).v_after
 
 
-def _law(chain, q, v, solve=None):
+def _law(chain: Chain, q: Configuration, v: Velocity, solve: Solve | None = None) -> Velocity:
     G = jax.grad(lambda q: jnp.sum(NORMAL * tip(chain, q, POINT)))(q)
     M = mass_matrix(chain, q)  # dropped by the compiler where `solve` is given
     return laws.Restitution(E).jump(M, jnp.zeros((0, chain.n)), G[None], v, solve=solve).v_after
 
 
-def _law_recursive(chain, q, v):
+def _law_recursive(chain: Chain, q: Configuration, v: Velocity) -> Velocity:
     return _law(chain, q, v, SYSTEM.solver(q, {"chain": chain}))
 
 
@@ -119,7 +123,7 @@ def compute(folder: str | Path, force: bool = False) -> list[Path]:
     return [_data(folder) / f"{NAME}.nc"]
 
 
-def measure(sizes=SIZES, seconds: float = SECONDS) -> dict[str, list]:
+def measure(sizes: Sequence[int] = SIZES, seconds: float = SECONDS) -> dict[str, list]:
     """Seconds of one evaluation for each path and size."""
     times = {name: [timed(path, n, seconds) for n in sizes] for name, path in PATHS.items()}
     return {"links": list(sizes), **times}
@@ -133,8 +137,8 @@ def timed(path: Callable, n: int, seconds: float) -> float:
     count = max(1, WORK // n)
 
     @jax.jit
-    def loop(chain, state):
-        def once(state, _):
+    def loop(chain: Chain, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        def once(state: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
             q, v = state
             return (q + 1e-9 * v, v + 1e-9 * path(chain, q, v)), None
 
@@ -163,14 +167,14 @@ def _data(folder: str | Path) -> Path:
     return Path(folder) / "data"
 
 
-def slope(links, times) -> float:
+def slope(links: ArrayLike, times: ArrayLike) -> float:
     """b of (1)."""
     links, times = np.asarray(links), np.asarray(times)
     long = links >= FITTED
     return float(np.polyfit(np.log(links[long]), np.log(times[long]), 1)[0])  # (1)
 
 
-def loses_from(links, dense, recursion) -> int | None:
+def loses_from(links: Sequence[int], dense: ArrayLike, recursion: ArrayLike) -> int | None:
     """The number of links from which on the dense path is always the slower; None if it wins at the
     end."""
     slower = np.asarray(dense) > np.asarray(recursion)
@@ -231,7 +235,7 @@ def draw(folder: str | Path) -> list[Path]:
     ]
 
 
-def _lines(ax, data: Dataset, names: tuple[str, ...]) -> None:
+def _lines(ax: Axes, data: Dataset, names: tuple[str, ...]) -> None:
     links = data.links.values
     for k, name in enumerate(names):
         times = data[name].values

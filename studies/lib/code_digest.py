@@ -32,7 +32,7 @@ def code_digest(*things: Any) -> str:
 class _Reader:
     """Walks through objects and feeds what it finds to one digest; nothing is read twice."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.digest = hashlib.sha256()
         self.seen: set[int] = set()
         self.alive: list[Any] = []  # an id is only unique as long as its object lives

@@ -16,9 +16,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 import nsdyn
 from nsdyn import integrators, laws
+from nsdyn._types import AnyTime, Configuration, Jacobian, Params, RowMask, Rows, Scalar
 from nsdyn.laws.base import AbstractLaw, ModeChange
 from nsdyn.status import Status
 from nsdyn.stepping.integrator import AbstractSmoothMethod, as_integrator
@@ -83,11 +85,11 @@ def _exported(package: Any, base: type) -> list[type]:
 # Integrators and laws
 
 
-def _line(q, t, p):
+def _line(q: Configuration, t: AnyTime, p: Params) -> Rows:
     return q[:1]
 
 
-def _side(q, p):
+def _side(q: Configuration, p: Params) -> Scalar:
     return q[1]
 
 
@@ -197,7 +199,7 @@ def _answers(law: AbstractLaw) -> tuple[str, ...]:
 
 
 def _objections(law: AbstractLaw) -> list[int]:
-    def one(before, after, on_before, on_after):
+    def one(before: Jacobian, after: Jacobian, on_before: RowMask, on_after: RowMask) -> Array:
         switch = ModeChange.of(
             jnp.eye(3), before, after, VELOCITY, on_before=on_before, on_after=on_after
         )

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.animation import PillowWriter
+from matplotlib.axes import Axes
 from xarray import Dataset
 
 from nsdyn import problems
@@ -55,7 +56,9 @@ def _write(right: Dataset, wrong: Dataset, times: np.ndarray, path: Path) -> Non
                 artist.remove()
 
 
-def _frame(ax, view, right: Dataset, wrong: Dataset, t: float, p: dict) -> list:
+def _frame(
+    ax: Axes, view: tuple[int, int], right: Dataset, wrong: Dataset, t: float, p: dict
+) -> list:
     """Both robots at the time t; returns what was drawn."""
     before = len(ax.lines)
     for data, colour, width in ((wrong, style.ORANGE, 4.0), (right, style.BLUE, 2.5)):

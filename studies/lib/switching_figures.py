@@ -118,7 +118,14 @@ def _manifolds(data: Dataset) -> Figure:
     return fig
 
 
-def _half_planes(ax: Axes, letter: str, xlim, ylim, corner: float, a: float) -> None:
+def _half_planes(
+    ax: Axes,
+    letter: str,
+    xlim: tuple[float, float],
+    ylim: tuple[float, float],
+    corner: float,
+    a: float,
+) -> None:
     """z > 0 is shaded; both sides are named."""
     x = np.array(xlim)
     if letter == "a":
