@@ -1,10 +1,9 @@
-"""A warning if a run went through an event at which the rank of the constraints drops (A. Mueller,
-Definition 1).
+"""A warning if the rank of the constraints drops at an event of a run (A. Mueller, Definition 1).
 
-An impulse law needs the rank of G+. Rows that depend on each other everywhere are redundant, and
-harmless. Rows that do so only at the configuration of the event make it singular: the law cannot
+An impulse law needs the rank of G+. Rows that are dependent everywhere are redundant and harmless.
+Rows that are dependent only at the configuration of the event make it singular: the law cannot
 remove a velocity that the constraints forbid only after the event. Events whose recorded directions
-are rank-deficient are candidates; only for those is the neighbourhood examined.
+are rank-deficient are candidates; the neighbourhood is examined only for these.
 """
 
 from collections.abc import Callable
@@ -29,8 +28,8 @@ VANISHING = 1e-9  # length of a row that counts as zero, relative to the longest
 def warn_if_singular(
     problem: Problem, events: Events, own: Callable | None = None, place: Callable | None = None
 ) -> None:
-    """Warn of the first singular event. In a sweep `own(k)` gives the parameters of event k and
-    `place(k)` names its trajectory."""
+    """Warn of the first singular event. In a sweep, `own(k)` returns the parameters of event k and
+    `place(k)` the name of its run."""
     if not problem.constraint or not len(events):
         return
     model = problem.model()
@@ -64,7 +63,7 @@ def _at_event(model: Model, t: Any, q: Any, v: Any, mode: Any, p: Params) -> tup
 
 
 def _directions(direction: np.ndarray, M: np.ndarray) -> int:
-    """How many independent directions an impulse had."""
+    """The number of independent directions of an impulse."""
     lengths = np.linalg.norm(direction, axis=1)
     acts = lengths > VANISHING * max(1.0, lengths.max(initial=0.0))
     return int(np.sum(rank.independent(direction[acts], M)))

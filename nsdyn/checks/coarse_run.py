@@ -1,11 +1,11 @@
-"""One coarse run with the real driver, whose events show where a mechanism changes its mode.
+"""A coarse run with the real driver: its events show where the mode of a mechanism changes.
 
 The explicit midpoint rule
 
     y_1 = y_0 + h F(t_0 + h/2, y_0 + h/2 F(t_0, y_0)),     y = (q, v)                          (1)
 
-is accurate enough for that: events are located and the drift of the constraints is removed as in
-any other run. Constraints that do not meet do not stop it, so that their event is on record.
+is accurate enough for this: events are located and constraint drift is removed as in any other run.
+Constraints that do not meet do not stop it, so their event is recorded.
 """
 
 from collections.abc import Callable
@@ -21,6 +21,7 @@ from nsdyn.checks.sample import STEPS
 from nsdyn.mechanics.formulations import Slope, lagrange
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.problem import Problem
+from nsdyn.results.events import counted
 from nsdyn.results.solution import Solution
 from nsdyn.status import MESSAGES, Status
 from nsdyn.stepping.event_driven import EventDriven
@@ -29,9 +30,9 @@ from nsdyn.tolerances import Tolerances
 
 SAVE_EVERY = 10
 MAX_EVENTS = 64
-NEVER = 1e100  # a tolerance that no residual exceeds; finite, because it is multiplied by zero
+NEVER = 1e100  # a tolerance that no residual exceeds; finite, as it may be multiplied by zero
+# Failures that neither a smaller step nor another law would prevent.
 WRONG_PROBLEM = (Status.GUARD_NEGATIVE, Status.NO_MODE, Status.DO_NOT_MEET)
-"""What no smaller step and no other law would change."""
 
 
 class Midpoint(AbstractSmoothMethod):
@@ -59,12 +60,11 @@ class Midpoint(AbstractSmoothMethod):
         return point.replace(t=point.t + h, q=q, v=point.v + h * a)
 
 
-def coarse_run(report: Report, problem: Problem, rollout: Callable) -> Any:
-    """What `rollout` returns, in numpy; the report tells how far it came."""
+def coarse_run(report: Report, problem: Problem, rollout: Callable) -> Solution:
+    """The result of `rollout` in numpy arrays; adds a line to the report about how far it got."""
     run = jax.tree.map(np.asarray, _run(rollout, problem))
     status = Status(int(run.status))
-    count = int(run.events.count)
-    events = f"{count} event{'' if count == 1 else 's'}"
+    events = counted(run.events)
     if status is Status.OK:
         report.add("coarse run", f"{STEPS} steps to t = {problem.t_end:g}, {events}")
         return run

@@ -1,4 +1,4 @@
-"""The state and the parameters of a run: the problem's own, or others of the same shapes."""
+"""The state and the parameters of a run: those of the problem, or others of the same shapes."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def inputs(
     v = _state("v0", v0, problem.v0)
     if problem.system.kinematics is None and q.shape != v.shape:
         raise ProblemError(
-            f"q0, v0: expected the same size, as q' = v, found {q.shape[0]} and {v.shape[0]} "
+            f"q0, v0: expected the same size, since q' = v, found {q.shape[0]} and {v.shape[0]} "
             "entries; for quasi-velocities give System(kinematics=...)"
         )
     p = problem.params if params is None else _params(as_arrays(params), problem.params)
@@ -40,7 +40,7 @@ def _leaves(tree: Params) -> dict[str, Any]:
 def _number(name: str, leaf: Any) -> None:
     if not isinstance(leaf, jax.Array):
         raise ProblemError(
-            f"{name}: expected a number or an array, found {leaf!r}; keep it out of params"
+            f"{name}: expected a number or an array, found {leaf!r}; remove it from params"
         )
     _concrete(name, leaf)
     if jnp.issubdtype(leaf.dtype, jnp.inexact):
@@ -65,8 +65,7 @@ def _state(name: str, value: Numbers | None, own: jax.Array) -> jax.Array:
         raise ProblemError(f"{name}: expected {own.shape[0]} numbers, found {value!r}") from error
     if array.shape != own.shape:
         raise ProblemError(
-            f"{name}: expected shape {own.shape}, that of the problem's own {name}, found "
-            f"{array.shape}"
+            f"{name}: expected shape {own.shape}, as in the problem, found {array.shape}"
         )
     return array
 
@@ -78,8 +77,8 @@ def _params(p: Params, own: Params) -> Params:
     for key, leaf in found.items():
         if np.shape(leaf) != np.shape(wanted[key]):
             raise ProblemError(
-                f"params{key}: expected shape {np.shape(wanted[key])}, that of the problem's own "
-                f"params, found {np.shape(leaf)}; for a batch of values use nsdyn.sweep"
+                f"params{key}: expected shape {np.shape(wanted[key])}, as in the problem, found "
+                f"{np.shape(leaf)}; for a batch of values use nsdyn.sweep"
             )
     return p
 
@@ -92,8 +91,8 @@ def _same_structure(p: Params, own: Params, found: dict, wanted: dict) -> None:
     missing = ", ".join(sorted(wanted.keys() - found.keys()))
     unknown = ", ".join(sorted(found.keys() - wanted.keys()))
     named = {"missing": missing, "unknown": unknown}
-    differ = "; ".join(f"{what}: {keys}" for what, keys in named.items() if keys)
+    differ = "; ".join(f"{kind}: {keys}" for kind, keys in named.items() if keys)
     raise ProblemError(
-        f"params: expected the structure of the problem's own params, {known}, found "
+        f"params: expected the same structure as in the problem, {known}, found "
         f"{structure}{f' ({differ})' if differ else ''}"
     )

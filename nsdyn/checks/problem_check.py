@@ -1,12 +1,11 @@
-"""Verification of a problem, before anything large is compiled.
+"""Verification of a problem before any large program is compiled.
 
-`check_start` verifies what a run needs at its beginning (`simulate` calls it):
+`check_start`, called by `simulate`, verifies what a run needs at its start:
 
     shapes,  M = M^T > 0,  solve = M^-1 b,  momentum = M v,
-    g(q0, t0) = 0,  G v0 + g_t = 0,  and what each constraint asks for itself                  (1)
+    g(q0, t0) = 0,  G v0 + g_t = 0,  and the requirements of each constraint                   (1)
 
-`check` verifies this and the conditions under which the mode changes, see
-`nsdyn.checks.switching`.
+`check` verifies this and the conditions of mode changes (`nsdyn.checks.switching`).
 """
 
 import functools
@@ -25,21 +24,21 @@ from nsdyn.checks.start import StartRows, mass_matrix, mass_product, mass_solve
 from nsdyn.checks.switching import check_mode_changes
 from nsdyn.constraints.base import AbstractConstraint, Start
 from nsdyn.errors import ProblemError
-from nsdyn.mechanics.model import Model, Point
+from nsdyn.mechanics.model import Model, Point, split
 from nsdyn.problem import Problem
 
 
 def check_start(
     problem: Problem, q0: Numbers | None = None, v0: Numbers | None = None, params: Params = None
 ) -> Report:
-    """Verify a problem at its start, with its own q0, v0 and params or with others of the same
+    """Verify a problem at its start, with its q0, v0 and params or with others of the same
     shapes."""
     return _start(problem, q0, v0, params)[0]
 
 
 def check(problem: Problem, rollout: Callable) -> Report:
-    """Verify a problem at its start and where its mode changes. `rollout` is `nsdyn.rollout`, which
-    lives above the checks."""
+    """Verify a problem at its start and at its mode changes. `rollout` is `nsdyn.rollout`, which
+    this room cannot import."""
     report, model, start = _start(problem, None, None, None)
     check_mode_changes(report, problem, model, start, rollout)
     return report
@@ -71,7 +70,7 @@ def _start(
 
 
 def _model(problem: Problem, q: Configuration, v: Velocity, t: Time, p: Params) -> Model:
-    """The model of a problem whose functions all return what they should."""
+    """The model of a problem; raises ProblemError if a function returns a wrong shape."""
     system = problem.system
     system.check_shapes(q, v, t, p)
     qdot = jax.eval_shape(system.rate, q, v, p)
@@ -110,14 +109,13 @@ def _starts(model: Model, point: Point, p: Params, s: Sample) -> Iterator[Start]
 def _guard_values(
     model: Model, point: Point, p: Params, s: Sample, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Guards of constraint k, and what counts as zero for them."""
+    """Guards of constraint k, and the bounds below which they count as zero."""
     if not model.guard_counts[k]:
         return np.zeros(0), np.zeros(0)
     at = guards(model, point, p)
-    first = sum(model.guard_counts[:k])
-    mine = slice(first, first + model.guard_counts[k])
     zero = float(model.tolerances.touch) * at.sizes(s)
-    return at.value[mine], zero[mine]
+    value, bound = (split(x, model.guard_counts)[k] for x in (at.value, zero))
+    return value, bound
 
 
 def _row_names(model: Model, point: Point, p: Params) -> list[str]:
@@ -133,7 +131,6 @@ def _named(part: AbstractConstraint, point: Point, p: Params, mode: Mode, count:
     names = part.row_names(point.q, point.t, p, mode, count)
     if len(names) != count:
         raise ProblemError(
-            f"{type(part).__name__}.row_names: expected {count} names, one for each row, found "
-            f"{names}"
+            f"{type(part).__name__}.row_names: expected {count} names, one per row, found {names}"
         )
     return names

@@ -6,8 +6,8 @@ wrenches are
 
     (u; w) x (a; b) = (w x a + u x b; w x b),    (u; w) x* (f; t) = (w x f; w x t + u x f)       (1)
 
-The force f, from the joint forces that keep all q'' zero (Luh, Walker, Paul), with the weight as an
-acceleration of the base:
+The force f follows from the joint forces that keep all q'' zero (Luh, Walker, Paul), with gravity
+as an acceleration of the base:
 
     a_i = X_i a_{i-1} + v_i x s_i q_i',   a_0 = (-gravity; 0)                                    (2)
     l_i = I_i a_i + v_i x* I_i v_i + X_{i+1}^T l_{i+1},   f_i = applied_i - s_i . l_i            (3)
@@ -33,11 +33,11 @@ The momenta M v, for energies, without M:
     h_i = I_i v_i + X_{i+1}^T h_{i+1},   (M v)_i = s_i . h_i + J_i q_i'                          (8)
 
 The params of a chain as a `System` are a dict with the `Chain` under "chain" and, if there are
-drives, the joint forces under "torque". `chain_system(n)` is the faster of two for n links:
-`DENSE`, (7) and a factorisation of M, for short chains, and `SYSTEM`, (4)-(6) and (8), for longer
-ones. Up to 5 links, for which the factorisation is unrolled, the difference is small; from 6 links
-on, for which it is a call of LAPACK, the recursion is faster, and the ratio grows with n^2 (`nsdyn
-bench` measures it).
+drives, the joint forces under "torque". `chain_system(n)` returns the faster system for n links:
+`DENSE`, with (7) and a factorisation of M, for short chains, and `SYSTEM`, with (4)-(6) and (8),
+for longer ones. Up to 5 links the factorisation is unrolled and the difference is small; from 6
+links on it calls LAPACK, the recursion is faster, and the ratio grows with n^2 (`nsdyn bench`
+measures it).
 """
 
 import jax
@@ -154,7 +154,7 @@ def momenta(chain: Chain, q: Float[Array, " n"], v: Float[Array, " n"]) -> Float
 
 
 def height_energy(chain: Chain, q: Float[Array, " n"]) -> Scalar:
-    """The potential energy of the weight."""
+    """The potential energy of gravity."""
     own = jnp.concatenate([chain.moment, chain.mass[:, None]], axis=1)
     inwards = lambda outer, link: (link[0] @ (outer + link[1]), None)
     # The sum of (m r^C; m)
@@ -187,5 +187,5 @@ DENSE = System(mass=mass, force=force, potential=potential)
 
 
 def chain_system(n: int) -> System:
-    """The system of a chain of n links, by the faster path."""
+    """The faster system for a chain of n links."""
     return DENSE if n <= SHORT else SYSTEM

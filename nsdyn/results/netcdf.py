@@ -1,10 +1,10 @@
-"""Solutions in files: netCDF 3 by xarray, written whole or not at all. A file is data; nothing in
-it is executed.
+"""Solutions in files: netCDF 3, written with xarray, completely or not at all. Loading a file never
+executes anything in it.
 
 Variables and dimensions are those of `Solution.to_xarray`, with the dimension "run" in front for a
-batch. What netCDF 3 cannot say is in the
-attribute `metadata` as JSON: what was run, the parameters, and the shape of every variable, since
-one without elements is not written. Integers have 32 bits in the file.
+batch. The attribute `metadata` holds, as JSON, what netCDF 3 cannot: the settings of the run, the
+parameters, and the shape of every variable (empty variables are not written). Integers have 32 bits
+in the file.
 """
 
 import io
@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # slow to import
     import xarray
 
 FORMAT = "nsdyn trajectory"
-FORMAT_VERSION = 2  # 1 had single runs only, and did not say how they ended
+FORMAT_VERSION = 2  # version 1: single runs only, without status
 SAMPLE_VARIABLES = {name: "time" if name == "t" else name for name in SAMPLES}
 EVENT_VARIABLES = {name: VARIABLES.get(name, name) for name in EVENTS}
 WHOLE_NUMBERS = ("mode", "status", "count", "newton_total", "newton_worst")
@@ -49,13 +49,13 @@ FOREIGN = {
 
 
 def save(solution: Solution, path: str | os.PathLike[str]) -> None:
-    """Write a solution; a file already there is replaced in one go, or left as it was if anything
-    fails."""
+    """Write a solution. An existing file is replaced atomically; if anything fails, it is left
+    unchanged."""
     if not isinstance(solution, Solution):
         raise FileError(
             f"save(solution, path): expected a Solution, found {type(solution).__name__}"
         )
-    target = _path(path, "save").resolve()  # through a link, not over it
+    target = _path(path, "save").resolve()  # follow a symbolic link, do not replace it
     if target.is_dir():
         raise FileError(f"save(path): {path} is a folder; add a file name")
     content = _content(solution)
@@ -125,21 +125,21 @@ def _content(solution: Solution) -> bytes | memoryview:
 def _saved_as_text(name: str, x: Any) -> str:
     text = getattr(x, "__qualname__", repr(x))
     warn(
-        f"save: {name} cannot become an array, so the file holds only its text {text!r}",
+        f"save: {name} cannot become an array, so only its text is saved: {text!r}",
         UserWarning,
     )
     return text
 
 
 def _narrow(name: Hashable, variable: "xarray.Variable") -> "xarray.Variable":
-    """Integers with 32 bits: netCDF 3 has no longer ones."""
+    """Integers in 32 bits."""
     if variable.dtype.kind not in "iu":
         return variable
     limits = np.iinfo(np.int32)
     if variable.values.min() < limits.min or variable.values.max() > limits.max:
         raise FileError(
-            f"save: {name} has values beyond 32 bits, which the file format cannot hold; number "
-            "modes from 0"
+            f"save: {name}: expected integers of at most 32 bits (netCDF 3 has no longer ones), "
+            "found larger ones; number modes from 0"
         )
     return variable.astype(np.int32)
 
@@ -154,15 +154,14 @@ def _read(
         found = dataset.attrs.get("format")
         if found != FORMAT:
             raise FileError(
-                f"load(path): {path} is a netCDF file, but not of nsdyn; expected one written by "
+                f"load(path): {path} is a netCDF file, but not from nsdyn; expected one written by "
                 "Solution.save"
             )
         version = int(dataset.attrs["format_version"])
         if version > FORMAT_VERSION:
             raise FileError(
-                f"load(path): {path} has format version {version}, written by a newer nsdyn; this "
-                "one reads up to "
-                f"{FORMAT_VERSION}. Update nsdyn"
+                f"load(path): {path} has format version {version}, written by a newer nsdyn; "
+                f"expected at most {FORMAT_VERSION}. Update nsdyn"
             )
         metadata = json.loads(dataset.attrs["metadata"])
         return {
@@ -179,7 +178,7 @@ def _solution(variables: dict, metadata: dict) -> Solution:
             return np.zeros(shapes[name], kind)
         if variables[name].shape != shapes[name]:
             raise ValueError(
-                f"{name} has shape {variables[name].shape}, {shapes[name]} was written"
+                f"{name}: expected shape {shapes[name]}, found {variables[name].shape}"
             )
         return variables[name].astype(kind)
 
@@ -198,7 +197,7 @@ def _solution(variables: dict, metadata: dict) -> Solution:
 
 
 def _ending(array: Callable[[str], np.ndarray], shapes: dict, metadata: dict) -> dict:
-    """How the run ended. Files of version 1 know at most the number of iterations."""
+    """How the run ended. Files of version 1 store at most the number of iterations."""
     if "status" not in shapes:
         counts = (metadata.get(name, 0) for name in ("iterations", "iterations_worst"))
         numbers: list = [*map(np.array, counts), np.array(0.0), np.array(False)]
@@ -208,8 +207,9 @@ def _ending(array: Callable[[str], np.ndarray], shapes: dict, metadata: dict) ->
     return {name: array(name) for name in ENDINGS} | {"effort": Effort(*numbers)}
 
 
-# Parameters: a dict is {"dict": ...}, a list a list, an array its type, shape and numbers; text and
-# None stay. What all runs of a batch share is a view that repeats one value, and written once.
+# Parameters: a dict becomes {"dict": ...}, a list stays a list, an array becomes its type, shape
+# and numbers; text and None stay. A value shared by all runs of a batch (a view with stride 0) is
+# written once.
 
 
 def _encode(tree: Any) -> Any:
@@ -231,7 +231,7 @@ def _encode(tree: Any) -> Any:
 
 
 def _number(x: float) -> float | str:
-    return x if np.isfinite(x) else repr(x)  # JSON has no NaN; a finite float comes back bit by bit
+    return x if np.isfinite(x) else repr(x)  # JSON has no NaN; finite floats are restored exactly
 
 
 def _decode(tree: Any) -> Any:

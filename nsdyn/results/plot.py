@@ -1,4 +1,4 @@
-"""The quick look at a run: q, v, lam and energy over time."""
+"""A quick plot of a run: q, v, lam and energy over time."""
 
 from typing import TYPE_CHECKING
 
@@ -18,13 +18,13 @@ COLOURS = (
     "#E69F00",
     "#56B4E9",
     "#000000",
-)  # Okabe and Ito, told apart by all
+)  # Okabe and Ito: distinguishable for colour-blind readers
 STYLES = ("-", "--", "-.", ":")
-MOST_LABELS = 8  # more lines than these get no legend
+MOST_LABELS = 8  # with more lines there is no legend
 
 
 def figure(run: Solution) -> "matplotlib.figure.Figure":
-    from matplotlib.figure import Figure  # not pyplot: nothing global is left behind
+    from matplotlib.figure import Figure  # not pyplot, which keeps global state
 
     if run.is_batch:
         raise ProblemError("plot: this is a batch of runs; plot one of them, solution[i].plot()")
@@ -63,11 +63,11 @@ def figure(run: Solution) -> "matplotlib.figure.Figure":
 def with_jumps(
     t: np.ndarray, rows: np.ndarray, when: np.ndarray, before: np.ndarray, after: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows with the states before and after each event put in: a jump is drawn upright whatever
-    the row spacing."""
+    """Samples with the states before and after each event inserted, so that jumps are drawn
+    vertically at any sample spacing."""
     times = np.concatenate([t, when, when])
-    # A row at the instant of an event holds the state after it, so it comes last; events at one
-    # instant keep their order.
+    # A sample at the instant of an event holds the state after it, so it comes last; simultaneous
+    # events keep their order.
     rank = np.concatenate(
         [np.full(len(t), 2 * len(when)), 2 * np.arange(len(when)), 2 * np.arange(len(when)) + 1]
     )
