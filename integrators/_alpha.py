@@ -10,8 +10,8 @@ The pseudo-acceleration a follows the acceleration v' of the equations of motion
     dx = h v_0 + h^2 (1/2 - beta) a_0 + h^2 beta a_1,
     v_1 = v_0 + h (1 - gamma) a_0 + h gamma a_1                                               (3)
 
-so that dx/dv' = beta h^2 k and dv_1/dv' = gamma h k with k = (1 - af)/(1 - am). q_1 = q_0 + dx, or
-with quasi-velocities the finite motion dx from q_0 (`System.moved`).
+so dx/dv' = beta h^2 k and dv_1/dv' = gamma h k with k = (1 - af)/(1 - am). q_1 = q_0 + dx; with
+quasi-velocities, q_0 moved by the finite motion dx (`System.moved`).
 
 Starting values that keep order 2 in the multipliers from the first step (Arnold, Bruls and Cardona;
 the constants are derived and checked in tests/test_alpha_orders.py). (2) makes a_n an approximation
@@ -29,8 +29,8 @@ and if v is projected after each step, the accelerations carry this offset inste
 
     a_0 = v'_0 + D h v''_0 + 2 C h P v''_0,    v'_0 + 2 C h P v''_0 in place of v'_0             (6)
 
-The memory does not depend on the step: offsets are stored divided by their power of h, so a step
-may have any size.
+Offsets are stored divided by their power of h, so the memory does not depend on the step, which may
+have any size.
 """
 
 from typing import Any, NamedTuple
@@ -108,7 +108,7 @@ class AlphaMemory(AbstractMemory):
 def begin(
     model: Model, point: Point, p: Params, c: Alpha, tilt: bool = False, shift: bool = False
 ) -> AlphaMemory:
-    """The memory at a point of which only (q, v) is known: at the start and after an event."""
+    """The memory at a point where only (q, v) is known: at the start and after an event."""
     zero = jnp.zeros_like(point.v)
 
     def acceleration(q: Configuration, v: Velocity, t: Time) -> tuple[Velocity, Rows]:
@@ -145,7 +145,7 @@ class AlphaStep(NamedTuple):
 
     @staticmethod
     def of(c: Alpha, model: Model, point: Point, memory: AlphaMemory, h: Number) -> "AlphaStep":
-        # After an event at the very end of a step nothing may be left of the step.
+        # If an event lies at the very end of a step, no step may remain after it.
         shortest = SHORTEST * model.step
         h = jnp.where(jnp.abs(h) < shortest, shortest, h)
         return AlphaStep(

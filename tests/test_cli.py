@@ -160,7 +160,7 @@ def test_settings_in_words():
 def test_cache_folder(monkeypatch, tmp_path):
     seen = {}
     monkeypatch.setattr("jax.config.update", lambda name, value: seen.update({name: value}))
-    monkeypatch.setattr("nsdyn.cli.console.told_of_cache", lambda: False)
+    monkeypatch.setattr("nsdyn.cli.console.has_cache", lambda: False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     use_cache()
     assert seen["jax_compilation_cache_dir"] == str(tmp_path / "nsdyn" / "jax")

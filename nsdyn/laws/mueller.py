@@ -76,8 +76,8 @@ class MuellerTransition(AbstractLaw):
         if self.form == "lagrange":
             return None
         return (
-            "the reduced forms take velocities before a switch that satisfy the old constraints; "
-            "use form='lagrange'"
+            "the reduced forms need velocities before the mode change that satisfy the old "
+            "constraints; use form='lagrange'"
         )
 
     def decide(self, change: ModeChange) -> Jump:
