@@ -1,10 +1,10 @@
-"""Overbraiding: carriers round a ring of horn gears, what jumps when they are handed over, and the
-braid that they weave.
+"""Overbraiding: carriers on a ring of horn gears, their velocity jumps at transfers, and the braid
+they weave.
 
-One carrier under three drives, and a ring of carriers in both directions under a common one. The
-braid grows along a mandrel in the middle of the ring: with the take-up speed c a yarn lies on it
-where its carrier was when it was laid down, at the angle of the carrier and the height c t; the
-carrier that is outside at a crossing lays its yarn on top.
+One carrier under three drives, and a ring of carriers in both directions under a common drive. The
+braid grows along a mandrel at the centre of the ring. With the take-up speed c, the yarn laid down
+at time t lies at the angle of its carrier and the height c t; at a crossing the outer carrier lays
+its yarn on top.
 """
 
 from pathlib import Path
@@ -58,7 +58,7 @@ the path of the last {trail:g} s. Its bobbin turns with the gear, to one side he
 
 
 def run(folder: str | Path, step: float = STEP, force: bool = False) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, step, force)
     return draw(folder)
 
@@ -67,7 +67,8 @@ def run(folder: str | Path, step: float = STEP, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, step: float = STEP, force: bool = False) -> list[Path]:
-    """Archive all runs. Data of the same settings and version are kept unless `force` is given."""
+    """Archive all runs. Data with the same settings and version are kept unless `force` is
+    given."""
     folder = Path(folder) / "data"
     cases: dict[str, tuple] = {
         name: (drive, E, ((0, 1),), DURATION) for name, (drive, E, _) in RUNS.items()
@@ -90,7 +91,7 @@ def compute(folder: str | Path, step: float = STEP, force: bool = False) -> list
 
 
 def _variables(out: nsdyn.Trajectory, drive: str) -> dict[str, tuple]:
-    """Carriers on the grid and at the transfers; the coordinate of the drive is left out."""
+    """Carriers on the grid and at transfers, without the coordinate of the drive."""
     first = int(drive == "common")
     parts = lambda x: x[:, first:].reshape(len(x), -1, 3)
     dims = ("carrier", "coordinate")
@@ -241,7 +242,7 @@ def _carrier(ax: Axes, path: np.ndarray, number: int) -> None:
 
 
 def _braid(data: Dataset) -> Figure:
-    """Each yarn as segments; below a crossing it is left out where it is the inner one."""
+    """Each yarn as segments, with a gap where it passes below another."""
     fig, (ax,) = style.figure((1, 1), style.COLUMN, 3.2)
     x, y = data.q.values[..., 0], data.q.values[..., 1]
     angle, radius, t = np.unwrap(np.arctan2(y, x), axis=0), np.hypot(x, y), data.t.values

@@ -1,4 +1,4 @@
-"""Convergence across a switch: error against step size for capturing and for event-driven schemes.
+"""Convergence across an event: error against step size for capturing and event-driven schemes.
 
 A particle slides on a track with a corner at (l, 0), where its direction turns by th = atan(a).
 Both sides have the curvature k,
@@ -10,18 +10,18 @@ k = 0 is the point on track, whose exact motion is known in closed form (study `
 
     phi'' = -g k sin(phi + th_i),    th_1 = 0,  th_2 = th                                        (2)
 
-solved here by DOP853 in double precision; at the corner, which comes with the speed v_0, phi' is
-multiplied by cos th (G_E = G+). On the straight track the force is constant, so that methods of
-order 2 and more make no error but at the corner; the curved one shows their order.
+solved here by DOP853 in double precision. At the corner, reached with the speed v_0, phi' is
+multiplied by cos th (G_E = G+). On the straight track the force is constant, so methods of order 2
+and higher make errors only at the corner; the curved track shows their order.
 
-Errors are measured in two ways. As the largest |q - q(t)| and |v - v(t)| of the last fifth of the
-run, away from the jump: at a single instant an error may happen to change its sign. And as the
-Hausdorff distance of graphs of the velocity, in which the jump is filled in:
+Errors are measured in two ways. First, the largest |q - q(t)| and |v - v(t)| in the last fifth of
+the run, away from the jump; at a single instant an error might just change its sign. Second, the
+Hausdorff distance of the graphs of the velocity, with the jump filled in:
 
     {(t_k/t_end, v_k/v_0)} with the segment from (t_s, v-) to (t_s, v+)                          (3)
 
-because v at a fixed time near the jump does not converge, however near the jumps are. An error is
-the worst of several phases, the places of the corner in its step.
+because v at a fixed time near the jump does not converge. Every error is the worst over several
+phases, the positions of the corner within its step.
 """
 
 from collections.abc import Iterable, Sequence
@@ -95,7 +95,7 @@ def run(
     force: bool = False,
     schemes: Iterable[str] = tuple(SCHEMES),
 ) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, steps, force, schemes)
     return draw(folder)
 
@@ -145,8 +145,8 @@ PROBLEM = nsdyn.Problem(
 
 
 class Exact:
-    """q and v at given times for a corner that comes at t_switch with the speed v_0; for k = 0 in
-    closed form, else from (2)."""
+    """q and v at given times, for a corner reached at t_switch with the speed v_0; in closed form
+    for k = 0, else from (2)."""
 
     def __init__(self, k: float, t_switch: float) -> None:
         self.k, self.t_switch, self.th = k, t_switch, np.arctan(TRACK["a"])
@@ -182,7 +182,7 @@ class Exact:
 
 @cache
 def solution(k: float, step: float, phase: float) -> Exact:
-    """The motion whose corner comes the part `phase` of a step after T_SWITCH."""
+    """The motion that reaches the corner `phase` steps after T_SWITCH."""
     return Exact(k, T_SWITCH + phase * step)
 
 
@@ -227,7 +227,7 @@ def compute(
     schemes: Iterable[str] = tuple(SCHEMES),
 ) -> list[Path]:
     """Archive the errors of each scheme, for steps in descending order, and the table of them. Data
-    of the same settings and version are kept unless `force` is given."""
+    with the same settings and version are kept unless `force` is given."""
     data, files = Path(folder) / "data", []
     common = {"track": TRACK, "curvatures": CURVATURES, "newton": NEWTON}
     common |= {"steps": steps, "phases": PHASES, "t_switch": T_SWITCH, "late": LATE}
@@ -291,7 +291,7 @@ def _error(integrator: AbstractIntegrator, k: float, h: float, phase: float) -> 
 
 
 def trajectory(integrator: AbstractIntegrator, exact: Exact, h: float) -> tuple:
-    """t, q, v and the jumps until t_end, with the step h."""
+    """t, q, v and the jumps until t_end, for the step h."""
     q0, v0 = (x[0] for x in exact(np.zeros(1)))
     run = nsdyn.simulate(
         PROBLEM,
@@ -378,7 +378,7 @@ def _figure(data: Dataset) -> Figure:
 
 
 def _legend(fig: Figure, names: list[str]) -> None:
-    """A column for each family; short ones are filled up."""
+    """One column per family; short columns are padded."""
     columns = [[name for name in names if name.startswith(family)] for family in FAMILIES]
     height = max(map(len, columns))
     handles, labels = [], []
@@ -397,7 +397,7 @@ def _look(name: str) -> dict[str, Any]:
 
 
 def _slopes(ax: Axes, values: dict[str, np.ndarray], h: np.ndarray) -> None:
-    """Reference slopes below the curves they are to be compared with, and ticks at the steps."""
+    """Reference slopes below the curves, and ticks at the steps."""
     slopes = {
         1: (("index_2", "nsga"), 0.4),
         2: (("event_index_2",), 0.25),

@@ -1,19 +1,19 @@
-"""Energy at a switch with the impulse along intermediate gradients, in the mass metric and in the
-Euclidean one.
+"""Energy at a mode change with the impulse along intermediate gradients, in the mass and in the
+Euclidean metric.
 
     M (v+ - v-) + G_E^T Lam = 0,    G+ v+ = 0,    T = 1/2 v^T M v                              (1)
 
-The question is Patil and Bruls's (what does E = 1/2 do with more than one constraint?), the answer
-is in docs/energy_theorem.md: in the mass metric it preserves T. Three data sets: random mechanisms
-at E = 1/2, and two mechanisms over E.
+Patil and Bruls ask what E = 1/2 does with more than one constraint. docs/energy_theorem.md answers:
+in the mass metric it preserves T. Three data sets: random mechanisms at E = 1/2, and two mechanisms
+as functions of E.
 
-3R pendulum: joint 2 is locked and joint 3 turns; then the lock of joint 2 is exchanged for one of
-joint 3. In joint angles q the two gradients are orthogonal, so the Euclidean metric has no answer;
-in absolute angles th it has one:
+3R pendulum: joint 2 is locked and joint 3 turns; then the lock moves from joint 2 to joint 3. In
+joint angles q the two gradients are orthogonal, so the Euclidean metric has no answer; in absolute
+angles th it has one:
 
     th = A q,    M_th = A^-T M_q A^-1,    G_th = G_q A^-1,    v_th = A v_q                     (2)
 
-Wheel: it rolls about the near edge of a pothole and meets the far one, at half its width 2 x, with
+Wheel: it turns about the near edge of a pothole of width 2 x and meets the far edge half-way, with
 q = (x, y, phi) and
 
     G = [[2 x, 2 y, 0], [-y / R^2, x / R^2, 1]] before, the same with -x after; x^2 + y^2 = R^2  (3)
@@ -71,7 +71,7 @@ less depends on the unit of length, metre or millimetre.
 def run(
     folder: str | Path, cases: int = 200, positions: int = 101, force: bool = False
 ) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, cases, positions, force)
     return draw(folder)
 
@@ -82,8 +82,8 @@ def run(
 def compute(
     folder: str | Path, cases: int = 200, positions: int = 101, force: bool = False
 ) -> list[Path]:
-    """Archive random mechanisms, pendulum and wheel. Data of the same settings and version are kept
-    unless `force`."""
+    """Archive random mechanisms, pendulum and wheel. Data with the same settings and version are
+    kept unless `force`."""
     sizes = {"rows": MOST_ROWS, "size": SIZE, "condition": CONDITION, "seed": SEED}
     params = {
         name: float(problems.get("three_r_pendulum").params[name]) for name in ("m", "L", "I")
@@ -104,7 +104,7 @@ def _data(folder: str | Path) -> Path:
 
 
 def _random(cases: int, rows: int, size: int, condition: float, seed: int) -> dict[str, tuple]:
-    """One program for all numbers of constraints: the rows that are too many are dead."""
+    """One program for all numbers of constraints: surplus rows are not live."""
     rng = np.random.default_rng(seed)
     count = np.repeat(np.arange(1, rows + 1), cases)
     turn, _ = np.linalg.qr(rng.standard_normal((len(count), size, size)))
@@ -280,8 +280,8 @@ def _figure_2(pendulum: Dataset, wheel: Dataset) -> Figure:
 
 
 def _ratios(ax: Axes, data: Dataset, labels: dict[str, str], look: dict[str, dict]) -> None:
-    """T+ / T- over E, with a circle where energy is preserved: produced for smaller E, dissipated
-    for larger."""
+    """T+ / T- over E, with a circle where energy is preserved; smaller E produce energy, larger E
+    dissipate it."""
     for name, label in labels.items():
         ratio, colour = data[name].values, look[name]["color"]
         ax.plot(data.E, ratio, label=label, **look[name])

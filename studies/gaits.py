@@ -1,8 +1,9 @@
 """Gaits of the compass walker: its return map, fixed points by Newton's method with the exact
 Jacobian, and multipliers.
 
-The return map P takes a state x = (th, u, w) just after a heel strike to that after the next one
-(`problems.compass_walker`). Its derivative is that of the rollout, event time and impulse included:
+The return map P takes the state x = (th, u, w) just after a heel strike to the state after the next
+one (`problems.compass_walker`). Its derivative, by differentiating the rollout, includes event time
+and impulse:
 
     x = P(x):    x <- x - (P'(x) - 1)^-1 (P(x) - x),    multipliers: the eigenvalues of P'(x)    (1)
 """
@@ -28,8 +29,8 @@ ROUND_OFF = 1e-13
 
 
 class Stride(NamedTuple):
-    """The state after the next strike, when it came, whether there was one, and the derivative of
-    the state."""
+    """The state after the next strike, the time of the strike, whether there was one, and the
+    derivative of the state."""
 
     state: Any
     time: Any
@@ -58,7 +59,7 @@ def _along(
 
 def stride(problem: nsdyn.Problem, x: ArrayLike, step: float, t_end: float) -> Stride:
     """P(x) and P'(x), column by column from one program; t_end is long enough for one stride."""
-    # a name of its own, so that all walkers share the program
+    # one name, so that all walkers share the program
     problem = nsdyn.Problem(
         "stride",
         problem.system,

@@ -8,7 +8,7 @@ energy and the momenta
 
     P = F^T M(q) v                                                                             (1)
 
-of the unlocked joints; F has a column for each of them.
+of the unlocked joints; F has one column for each.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ b) Total energy: preserved between the locking instants, lost at them.
 
 
 def run(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, step, force)
     return draw(folder)
 
@@ -63,15 +63,16 @@ def run(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Path]:
-    """Archive both runs. Data of the same settings and version are kept unless `force` is given."""
+    """Archive both runs. Data with the same settings and version are kept unless `force` is
+    given."""
     return both_laws.compute(
         folder, problems.get("three_r_pendulum"), step, ROW_INTERVAL, _variables, force
     )
 
 
 def _variables(problem: nsdyn.Problem, trajectory: nsdyn.Trajectory) -> dict[str, tuple]:
-    """Arrays over time, with two rows at each switching instant: the limits from the left and from
-    the right."""
+    """Arrays over time, with two rows at each event: the limits from the left and from the
+    right."""
     events = trajectory.events
     t, q, v, mode = with_limits(trajectory)
     p = problem.params
@@ -226,7 +227,7 @@ def _ground(ax: Axes) -> None:
 
 
 def _angle_arcs(ax: Axes, points: np.ndarray) -> None:
-    """q_1 from the horizontal, q_2 and q_3 from the prolonged link before."""
+    """q_1 from the horizontal, q_2 and q_3 from the extension of the previous link."""
     links = np.diff(points, axis=0)
     angles = np.degrees(np.arctan2(links[:, 1], links[:, 0]))
     before = 0.0

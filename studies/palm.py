@@ -1,8 +1,8 @@
 """Palm of a metamorphic hand: a lock, and an exchange of two locks under several laws.
 
-The loop keeps two degrees of freedom until drive 1 is locked; then one. In the exchange one is left
-before and after, and the kinetic energy is multiplied by a ratio that depends on where between the
-gradients the impulse acts, and in which metric.
+The loop has two degrees of freedom until drive 1 locks, then one. In the exchange it has one before
+and after, and the kinetic energy changes by a ratio that depends on the position of the impulse
+between the gradients, and on the metric.
 """
 
 from pathlib import Path
@@ -58,7 +58,7 @@ locks of drives 1 and 2.
 
 
 def run(folder: str | Path, step: float = STEP, force: bool = False) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, step, force)
     return draw(folder)
 
@@ -67,7 +67,8 @@ def run(folder: str | Path, step: float = STEP, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, step: float = STEP, force: bool = False) -> list[Path]:
-    """Archive all runs. Data of the same settings and version are kept unless `force` is given."""
+    """Archive all runs. Data with the same settings and version are kept unless `force` is
+    given."""
     folder = Path(folder) / "data"
     for name, (event, law, _) in CASES.items():
         problem = problems.get("metamorphic_palm", event=event)
@@ -131,7 +132,7 @@ def _poses(data: Dataset) -> Figure:
 
 
 def _pose(ax: Axes, lines: np.ndarray, locked: int) -> None:
-    """The last of the poses, with the paths of its hinges; what is behind the sphere is pale."""
+    """The last pose, with the paths of its hinges; parts behind the sphere are pale."""
     turn, line = np.linspace(0, 2 * np.pi, 100), lines[-1]
     ax.plot(np.cos(turn), np.sin(turn), color="0.8", linestyle="-", linewidth=0.6)
     for hinge in (2, 3):

@@ -1,5 +1,5 @@
-"""Pantograph against a wall: what Font-Llagunes and Kovecses print beside what their mechanism
-gives (tables 2 and 3, figure 4).
+"""Pantograph against a wall: the printed values of Font-Llagunes and Kovecses and our results for
+their mechanism (tables 2 and 3, figure 4).
 
 Rigid model of table 1, in the coordinates (q_1, q_3); y' = A v and x' = B v are the rates of the
 tip across and along the wall. The velocity before the impact has the printed T_c. Then
@@ -12,8 +12,8 @@ direction of motion u = (cos gamma, sin gamma),
 
     xi = u_y^2 / ((A M^-1 A^T) u^T N u)                                                          (2)
 
-All that the paper measures is from its tables; its drawings, and so its figure 4, are not
-available: `nsdyn.problems.pantograph` says what was inferred.
+Measured values are from the tables of the paper. Its drawings, and so its figure 4, are not
+available; `nsdyn.problems.pantograph` lists what was inferred.
 """
 
 from pathlib import Path
@@ -112,7 +112,7 @@ are printed; "yes" within 10 %. Lam: measured against rigid.
 def run(
     folder: str | Path, points: int = 361, step: float = 2e-4, force: bool = False
 ) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, points, step, force)
     return draw(folder)
 
@@ -123,7 +123,7 @@ def run(
 def compute(
     folder: str | Path, points: int = 361, step: float = 2e-4, force: bool = False
 ) -> list[Path]:
-    """Archive the six cases, the map with `points` along x, and the impacts. Data of the same
+    """Archive the six cases, the map with `points` along x, and the impacts. Data with the same
     settings and version are kept."""
     model = {"table_1": TABLE_1, "wall": WALL}
     wanted: dict[str, tuple[dict, Any]] = {
@@ -203,8 +203,8 @@ def _params() -> dict[str, Any]:
 
 @jax.jit
 def _xi(point: Float[Array, " 2"], p: Params) -> Float[Array, " 2"]:
-    """(2) at 90 and 60 degrees; NaN where the tip does not reach. In all angles, so that no
-    assembly is left out."""
+    """(2) at 90 and 60 degrees; NaN outside the workspace. In all four angles, so that every
+    assembly is included."""
     q = reached(point, p)
     G, J = jax.jacfwd(loop)(q, 0.0, p), jax.jacfwd(tip_of_links)(q, p)
     M = LINKS.mass(q, p)
@@ -295,7 +295,7 @@ def draw(folder: str | Path) -> list[Path]:
 
 
 def agreement(data: Dataset) -> list[tuple[bool, bool, bool]]:
-    """For each case whether xi, T_a/T_c and T_a after agree with what is printed."""
+    """For each case, whether xi, T_a/T_c and T_a after agree with the printed values."""
     near = lambda found, printed: bool(abs(found / printed - 1) <= 0.1)
     rows = zip(PAPER, data.xi.values, data.T_a.values, data.T_a_after.values, strict=True)
     return [(round(x, 2) == p.xi, near(a, p.T_a), near(b, p.T_a_after)) for p, x, a, b in rows]
@@ -373,7 +373,7 @@ def _figure_1(data: Dataset) -> Figure:
 
 
 def _margin(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """How far inside the workspace a place is; negative outside."""
+    """The distance of a point inside the workspace from its border; negative outside."""
     shift, (near, far) = (
         TABLE_1["l5"] / 2,
         (TABLE_1["l2"] - TABLE_1["l1"], TABLE_1["l2"] + TABLE_1["l1"]),

@@ -1,20 +1,21 @@
 """Wheel over a pothole with the nonsmooth generalized-alpha scheme (Patil and Bruls, last result
 slide).
 
-The wheel rolls on the road, turns about the near edge of the hole, then about its far edge, and
-rolls on. Only half-way between the edges its velocity jumps. With the impulse along the gradient at
+The wheel rolls on the road, turns about the near edge of the hole, then about the far edge, and
+rolls on. Its velocity jumps only half-way between the edges. With the impulse along the gradient at
 position E between those before and after, in the mass metric,
 
-    omega+ = omega- cos(E th)/cos((1 - E) th),  cos th = (I + m R^2 cos 2 psi)/J,  sin psi = l_p/(2 R)  (1)
+    omega+ = omega- cos(E th)/cos((1 - E) th),  cos th = (I + m R^2 cos 2 psi)/J,  sin psi = l_p/(2
+    R)  (1)
 
 with J = I + m R^2. As the wheel turns about its contact point throughout, the speed v after the
 hole follows from the energy,
 
-    omega_m^2 = (v_0/R)^2 + 2 m g R (1 - cos psi)/J,  (v/R)^2 = r^2 omega_m^2 - 2 m g R (1 - cos psi)/J  (2)
+    omega_m^2 = (v_0/R)^2 + 2 m g R (1 - cos psi)/J,  (v/R)^2 = r^2 omega_m^2 - 2 m g R (1 - cos
+    psi)/J  (2)
 
-where r is the ratio (1). Reactions are shown as forces on the wheel, -G^T lam, impulses as -D^T
-Lam, where D are the directions in which the law lets them act: lam and Lam themselves depend on how
-the constraints are scaled.
+where r is the ratio (1). Reactions are shown as forces on the wheel, -G^T lam, and impulses as -D^T
+Lam with the directions D of the law, because lam and Lam depend on the scaling of the constraints.
 """
 
 from pathlib import Path
@@ -78,7 +79,7 @@ lost there. "exact" is the closed form. Parameters are ours; see captions.txt.
 
 
 def run(folder: str | Path, step: float = 1e-3, force: bool = False) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, step, force)
     return draw(folder)
 
@@ -87,7 +88,7 @@ def run(folder: str | Path, step: float = 1e-3, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, step: float = 1e-3, force: bool = False) -> list[Path]:
-    """Archive a run for each E. Data of the same settings and version are kept unless `force` is
+    """Archive a run for each E. Data with the same settings and version are kept unless `force` is
     given."""
     integrator = SCHEMES["nsga"].integrator
     files = []
@@ -135,7 +136,7 @@ def _psi() -> float:
 
 
 def _variables(problem: nsdyn.Problem, run: nsdyn.Trajectory) -> dict[str, tuple]:
-    """Rows on the grid, and beside them the switches."""
+    """Samples on the grid, and the events."""
     p, events = problem.params, run.events
     model = problem.model(p)
     gradient = jax.jit(jax.vmap(lambda point: model.jacobian(point, p)))
@@ -195,7 +196,7 @@ def draw(folder: str | Path) -> list[Path]:
 
 
 def measured(run: Dataset) -> tuple[float, float, float]:
-    """omega+/omega-, the speed after the hole and the energy lost, of a run."""
+    """omega+/omega-, the speed after the hole and the energy lost in a run."""
     turned = run.v_after.values[MIDDLE, 2] / run.v_before.values[MIDDLE, 2]
     return (
         float(turned),
@@ -246,7 +247,7 @@ def _wheel(ax: Axes, pose: np.ndarray, p: dict, **look: Any) -> None:
 def _with_jumps(
     data: Dataset, rows: np.ndarray, before: np.ndarray, after: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows with the two limits put in at the middle, where alone there is a jump."""
+    """Rows with both limits inserted at the middle, the only jump."""
     t, when = data.t.values, float(data.t_switch[MIDDLE])
     at = np.searchsorted(t, when - 1e-12)  # the row at the switch holds the state after it
     return np.insert(t, at, [when, when]), np.insert(rows, at, [before[MIDDLE], after[MIDDLE]])
@@ -286,7 +287,7 @@ def _histories(runs: dict[float, Dataset]) -> Figure:
 
 
 def _force(ax: Axes, data: Dataset, component: int, **look: Any) -> None:
-    """The reaction jumps with the curvature of the path: no line across a switch."""
+    """The reaction jumps with the curvature of the path, so no line crosses an event."""
     breaks = np.flatnonzero(np.diff(data.mode.values)) + 1
     ax.plot(
         np.insert(data.t.values, breaks, np.nan),

@@ -7,7 +7,7 @@ joint to zero. Shown are, in motor coordinates, the rates, the angles and the mo
 
     P = M(q) v                                                                                 (1)
 
-of the unlocked motors, and where the arm halts.
+of the unlocked motors, and where the arm stops.
 """
 
 from collections.abc import Callable
@@ -61,7 +61,7 @@ Where the arm of the 6R robot halts (surrogate parameters): joint angles in degr
 
 
 def run(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, step, force)
     return draw(folder)
 
@@ -70,7 +70,8 @@ def run(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Path]:
-    """Archive both runs. Data of the same settings and version are kept unless `force` is given."""
+    """Archive both runs. Data with the same settings and version are kept unless `force` is
+    given."""
     return both_laws.compute(folder, problems.get("rx130l"), step, ROW_INTERVAL, _variables, force)
 
 
@@ -220,8 +221,8 @@ def _halts(runs: dict[str, Dataset]) -> Figure:
 
 
 def halts(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Joint angles of the arm in degrees and the position of the flange when the last joint has
-    locked."""
+    """The joint angles of the arm, in degrees, and the position of the flange after the last
+    lock."""
     last = int(np.flatnonzero(data.mode.values == ARM)[0])
     return np.degrees(data.q.values[last, :ARM] / RATIO), data.tip.values[last]
 

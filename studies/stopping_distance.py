@@ -1,15 +1,15 @@
-"""Where a robot ends after an emergency stop, over initial speeds and brake torques, by the law of
-locking; surrogate parameters.
+"""Where a robot ends up after an emergency stop, for initial speeds, brake torques and two laws;
+surrogate parameters.
 
 The robot of `emergency_stop`, with brakes that catch a joint at the motor rate c. All initial rates
-are a times, all brake torques b times those of the problem. At the end of each stop, x the position
-of the flange in the world,
+are multiplied by a, all brake torques by b. At the end of each stop, with the position x of the
+flange in the world,
 
     d = |x_end - x_0|,   e = |x_end(ZeroVelocity) - x_end(MuellerTransition)|                    (1)
 
-d is how far the flange travels with momentum-consistent locking, e how wrong its place is found
-without. With c = 0, brakes that only rub, no impulse acts and e = 0. One of the stops, (a, b) =
-SHOWN, is kept in full, for figures and for a moving picture.
+d is the distance that the flange travels with momentum-consistent locking, e the error of its
+position without it. For c = 0 brakes only rub, no impulse acts and e = 0. One stop, (a, b) = SHOWN,
+is kept in full, for figures and an animation.
 """
 
 from pathlib import Path
@@ -70,7 +70,7 @@ Emergency stops of a 6R robot (surrogate parameters), {count} pairs of initial s
 def run(
     folder: str | Path, step: float = 1e-2, force: bool = False, grid: tuple[int, int] = GRID
 ) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, step, force, grid)
     return draw(folder)
 
@@ -81,7 +81,7 @@ def run(
 def compute(
     folder: str | Path, step: float = 1e-2, force: bool = False, grid: tuple[int, int] = GRID
 ) -> list[Path]:
-    """Archive a sweep and one whole stop for each law. Data of the same settings and version are
+    """Archive a sweep and one whole stop for each law. Data with the same settings and version are
     kept unless `force`."""
     problem = problems.get("emergency_stop", catch=CATCH, t_end=T_END)
     files = []
@@ -111,8 +111,8 @@ def _data(folder: str | Path) -> Path:
 def _changed(
     problem: nsdyn.Problem, speed: ArrayLike, torque: ArrayLike
 ) -> tuple[dict, np.ndarray]:
-    """params and v0 with this part of the speed and of the torques; one number each, or arrays for
-    a sweep."""
+    """params and v0 with speed and torques multiplied by these factors; numbers, or arrays for a
+    sweep."""
     each = lambda part, whole: np.asarray(part)[..., None] * np.asarray(whole)
     return problem.params | {"brake": each(torque, problem.params["brake"])}, each(
         speed, problem.v0
@@ -122,7 +122,7 @@ def _changed(
 def _map(
     problem: nsdyn.Problem, law: laws.AbstractLaw, settings: dict[str, Any]
 ) -> dict[str, tuple]:
-    """Ends of the stops over torques x speeds."""
+    """The end of each stop, over torques x speeds."""
     shape = (len(settings["torques"]), len(settings["speeds"]))
     torque, speed = (
         x.ravel() for x in np.meshgrid(settings["torques"], settings["speeds"], indexing="ij")
@@ -164,7 +164,8 @@ def _map(
 
 
 def lock_order(out: Solution) -> np.ndarray:
-    """For each trajectory the number of the event at which each joint was held for good."""
+    """For each trajectory, the number of the event at which each joint stopped for the last
+    time."""
     held = (out.events.mode_after == HELD) & (out.events.mode_before != HELD)
     filled = np.arange(held.shape[1]) < out.events.count[:, None]
     numbers = np.arange(held.shape[1])[None, :, None]

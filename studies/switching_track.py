@@ -6,14 +6,14 @@ with z = x - l,
 
     g = (1 - s(z)) g_1 + s(z) g_2,    g_1 = y,    g_2 = y - a (x - l)                            (1)
 
-where s is the Heaviside step. With the impulse along the gradient at position E between that before
-and that after the corner, the exact motion is, tau = t - t_s after the corner and s along the
+where s is the Heaviside step. With the impulse along the gradient at position E between before (0)
+and after (1) the corner, the exact motion after the corner is, with tau = t - t_s and s along the
 slope,
 
     s(tau) = u tau - g sin(th) tau^2/2,    u = v_0 cos(E th)/cos((1 - E) th)                     (2)
 
-Residuals are those of the constraint of the current mode. The one at acceleration level belongs to
-the reaction lam that a scheme reports,
+Residuals are those of the constraint of the current mode; at acceleration level with the reaction
+lam that a scheme reports,
 
     G v' + gamma,    v' = M^-1 (f - G^T lam)                                                     (3)
 
@@ -22,7 +22,7 @@ the speed
 
     u_2 = u + v_0 (1/k - 1) sin(th) tan((1 - E) th),    k = gamma (1 - af)/(1 - am)              (4)
 
-whatever the step.
+for any step.
 """
 
 from collections.abc import Callable, Iterable
@@ -103,7 +103,7 @@ difference to the exact energy after the corner, relative to the energy at the s
 def run(
     folder: str | Path, step: float = 1e-2, force: bool = False, schemes: Iterable[str] = COMPARED
 ) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, step, force, schemes)
     return draw(folder)
 
@@ -115,7 +115,7 @@ def compute(
     folder: str | Path, step: float = 1e-2, force: bool = False, schemes: Iterable[str] = COMPARED
 ) -> list[Path]:
     """Archive the geometry, the runs of each scheme (at least index_2 and nsga) and the table of
-    them. Data of the same settings and version are kept unless `force` is given."""
+    them. Data with the same settings and version are kept unless `force` is given."""
     data = Path(folder) / "data"
     common = {"track": TRACK, "step": step, "phase": PHASE, "newton": NEWTON}
     made = [_archived(data, "geometry", {"track": TRACK, "sigmas": SIGMAS}, _geometry, force)]
@@ -139,7 +139,7 @@ def _archived(data: Path, name: str, settings: dict, make: Callable, force: bool
 
 
 def start(step: float, phase: float) -> float:
-    """x_0 for which the corner falls at this part of a step."""
+    """x_0 for which the corner is reached at this fraction of a step."""
     whole = np.floor(TRACK["l"] / (TRACK["v0"] * step))
     return TRACK["l"] - TRACK["v0"] * step * (whole + phase)
 
@@ -172,8 +172,8 @@ def exact(
 
 
 def _geometry() -> dict[str, tuple]:
-    """The step and its approximations; for both switching functions which points of the two lines
-    satisfy g = 0."""
+    """The step and its approximations; for both switching functions, the points of the two lines
+    with g = 0."""
     x = np.linspace(-1.0, 1.0, 401)
     smooth = [(1 + np.tanh(sigma * x)) / 2 for sigma in SIGMAS]
     p = {name: jnp.asarray(TRACK[name]) for name in ("a", "l")}
@@ -196,8 +196,7 @@ def _geometry() -> dict[str, tuple]:
 
 
 def _law(name: str, E: float) -> AbstractLaw:
-    """E is a traced number of the general law; where it is always 1 the simple law compiles
-    faster."""
+    """The general law, with E traced, or for E = 1 the simple law, which compiles faster."""
     return laws.IntermediateGradient(E) if name in SLIDES else laws.PostSwitchGradient()
 
 
@@ -211,8 +210,8 @@ def _simulate(
 
 
 def _runs(name: str, step: float) -> dict[str, tuple]:
-    """The cases (E, gravity) of one scheme, and for the schemes of the slides the energy ratio over
-    the phase."""
+    """The cases (E, gravity) of one scheme and, for the schemes of the slides, the energy ratio
+    over the phase."""
     cases = [(E, g) for E in ((1.0, 0.5) if name in SLIDES else (1.0,)) for g in (TRACK["g"], 0.0)]
     runs = [_simulate(name, step, E, g, PHASE) for E, g in cases]
     stacked = lambda values: np.stack([np.asarray(value) for value in values])
@@ -270,7 +269,7 @@ def _residuals(problem: nsdyn.Problem, run: nsdyn.Trajectory) -> dict[str, np.nd
 
 
 def _table(data: Path, schemes: Iterable[str]) -> dict[str, tuple]:
-    """Residuals after the switch and energy error of all schemes, E = 1 with gravity."""
+    """Residuals after the event and energy errors of all schemes, for E = 1 with gravity."""
     most, end, error = [], [], []
     right = 0.5 * TRACK["m"] * speed_after(1.0) ** 2
     for name in schemes:
@@ -335,7 +334,7 @@ def draw(folder: str | Path) -> list[Path]:
 
 
 def reference(step: float) -> dict[float, dict[str, Any]]:
-    """The exact motion for E = 1 and 1/2, with two rows at the switching instant."""
+    """The exact motion for E = 1 and 1/2, with two rows at the event."""
     x0, found = start(step, PHASE), {}
     t_switch = (TRACK["l"] - x0) / TRACK["v0"]
     t = np.linspace(0.0, TRACK["t_end"], 201)

@@ -6,8 +6,8 @@ The closed form of section 3, for links of length L and mass m with the rates w_
     J = (1 + e) (7/24) m L W,  dw_1 = (1 + e) W/4,  dw_2 = -(1 + e) 3 W/2,  v_bounce = -e L W    (1)
 
 is compared with `nsdyn.multibody.chain_impulse.restitution` and with the law `Restitution(e)` on
-the dense mass matrix: once over e, and for random e, w, m and L as the difference relative to the
-size of the quantity, the worst of the four in each case.
+the dense mass matrix, as a function of e and for random e, w, m and L. Differences are relative to
+the quantity; the largest of the four is shown.
 """
 
 from pathlib import Path
@@ -48,7 +48,7 @@ horizontal axis, relative to the size of the quantity; worst of the four quantit
 
 
 def run(folder: str | Path, cases: int = CASES, force: bool = False) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, cases, force)
     return draw(folder)
 
@@ -57,7 +57,7 @@ def run(folder: str | Path, cases: int = CASES, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, cases: int = CASES, force: bool = False) -> list[Path]:
-    """Archive the comparison. Data of the same settings and version are kept unless `force` is
+    """Archive the comparison. Data with the same settings and version are kept unless `force` is
     given."""
     settings = {"cases": cases, "seed": SEED, "curve": CURVE}
     if force or not archive.exists(_data(folder), "impacts", settings):
@@ -78,7 +78,7 @@ def closed_form(e: Number, w: Float[Array, " 2"], m: Number, L: Number) -> jax.A
 
 
 def computed(e: Number, w: Float[Array, " 2"], m: Number, L: Number) -> tuple[jax.Array, jax.Array]:
-    """The same by the recursion and by the dense law."""
+    """(1) by the recursion and by the dense law."""
     p = problems.two_link_impact(m=m, L=L, w=w).params
     chain, normal, q = p["chain"], -p["normal"], jnp.zeros(2)
     G = jax.grad(lambda q: jnp.sum(normal * tip(chain, q, p["tip"])))(q)

@@ -1,13 +1,13 @@
-"""Passive walking of the compass: its gait, how strides return to it, and the states that lead to
-it.
+"""Passive walking of the compass: its gait, the return of strides to it, and its basin of
+attraction.
 
-The gait is a fixed point of the return map (`studies.gaits`), its multipliers say how fast small
-errors die out. For the basin of attraction a grid of states just after a strike, angle th and rate
-u of the standing leg with the rate w of the gait, is followed for several strides in one batched
-sweep; a state belongs to the basin if the walker is then near its gait.
+The gait is a fixed point of the return map (`studies.gaits`); its multipliers say how fast small
+deviations decay. For the basin of attraction, one sweep follows a grid of states just after a
+strike (angle th and rate u of the standing leg, with the rate w of the gait) for several strides; a
+state belongs to the basin if the walker is then near its gait.
 
-The step size of the sweep is chosen by its error: that of one stride, against a step ten times
-smaller, is in the table.
+The table contains the error of one stride with the step of the sweep, against a step ten times
+smaller.
 """
 
 from pathlib import Path
@@ -69,7 +69,7 @@ Basin: {inside} of {total} states
 
 
 def run(folder: str | Path, size: int = 200, force: bool = False) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, size, force)
     return draw(folder)
 
@@ -78,8 +78,8 @@ def run(folder: str | Path, size: int = 200, force: bool = False) -> list[Path]:
 
 
 def compute(folder: str | Path, size: int = 200, force: bool = False) -> list[Path]:
-    """Archive gait and basin, of size x size states. Data of the same settings and version are kept
-    unless `force` is given."""
+    """Archive gait and basin, of size x size states. Data with the same settings and version are
+    kept unless `force` is given."""
     folder = Path(folder) / "data"
     problem = problems.get("compass_walker")
     settings = archive.numbers_of(problem)
@@ -170,7 +170,8 @@ def basin(problem: nsdyn.Problem, x: np.ndarray, size: int) -> dict[str, tuple]:
 
 
 def classified(events: Events, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many strikes each trajectory made, and whether it is near the gait x at the last one."""
+    """The number of strikes of each trajectory, and whether it is near the gait x at the last
+    one."""
     records, count = events.records, np.asarray(events.count)
     mode = np.asarray(records.mode_after)
     seen = np.arange(mode.shape[1])[None] < count[:, None]

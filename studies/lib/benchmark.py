@@ -1,10 +1,10 @@
-"""How fast nsdyn is on this machine: the 3R pendulum beside the same method in C, implicit steps,
+"""The speed of nsdyn on this machine: the 3R pendulum against the same method in C, implicit steps,
 long chains.
 
-Both run in the same minute, in turn, and the least time of several counts; compilation is counted
-apart. The C program is compiled here and now with the machine's `cc`; it computes on one core and
-keeps the end states only. nsdyn keeps rows as said in the results, may use all cores for a batch,
-and its answers are compared with those of C.
+nsdyn and C run alternately, and the shortest of several times counts; compilation is timed
+separately. The C program is compiled with the `cc` of the machine; it runs on one core and keeps
+only end states. nsdyn keeps samples as stated in the results and may use all cores for a batch; its
+results are compared with those of C.
 """
 
 import json
@@ -61,7 +61,7 @@ print(own[0] if own else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * un
 
 
 def stages(quick: bool = False) -> dict[str, Callable[[], dict[str, Any]]]:
-    """The measurements by name; each answers with its part of the results."""
+    """The measurements by name; each returns its part of the results."""
     repeats = 2 if quick else 5
     yardstick = Yardstick()
     found: dict[str, Callable[[], dict[str, Any]]] = {
@@ -163,7 +163,7 @@ def _swept(
 def _compared(
     prepare: Callable[[], Callable], yardstick: Yardstick, steps: int, count: int, repeats: int
 ) -> dict:
-    """Prepare (compile), then time nsdyn and C in turn. A run answers with q of the rows."""
+    """Prepare (compile), then time nsdyn and C alternately. A run returns q at the samples."""
     began = time.perf_counter()
     run = prepare()
     compile_time = time.perf_counter() - began
@@ -219,8 +219,8 @@ def _wheel(problem: nsdyn.Problem, scheme: AbstractIntegrator, q0: Array) -> Sol
 
 
 def _implicit(repeats: int) -> dict:
-    """A step of NSGA beside a step of event-driven RK4, both on the wheel over the pothole, in
-    turn."""
+    """A step of NSGA against a step of event-driven RK4, alternately, for the wheel over the
+    pothole."""
     problem = problems.get("wheel_over_pothole")
     schemes = {"nsga": integrators.NSGA(), "rk4": integrators.EventDriven(integrators.RK4())}
     found: dict[str, Any] = {"step": WHEEL_STEP}
@@ -242,7 +242,7 @@ def _implicit(repeats: int) -> dict:
 
 
 def _chains(seconds: float) -> dict:
-    """Recursions beside the dense mass matrix; see `chain_cost`."""
+    """Recursions against the dense mass matrix; see `chain_cost`."""
     return {"chains": chain_cost.measure(seconds=seconds)}
 
 
@@ -250,7 +250,7 @@ def _chains(seconds: float) -> dict:
 
 
 def _python(program: str, cache: str) -> tuple[float, str]:
-    """Run a program in a fresh interpreter; seconds and what it printed."""
+    """Run a program in a new interpreter; its time in seconds and its output."""
     root = str(Path(nsdyn.__file__).resolve().parents[1])
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {
@@ -266,8 +266,8 @@ def _python(program: str, cache: str) -> tuple[float, str]:
 
 
 def _start(repeats: int) -> dict:
-    """From the start of the interpreter to the finished trajectory, with an empty and with a filled
-    cache."""
+    """The time from starting the interpreter to the finished trajectory, with an empty and with a
+    filled cache."""
     program = START.format(arguments=f"step={SINGLE_STEP}")
     cold, warm = np.inf, np.inf
     for _ in range(repeats):
@@ -362,7 +362,7 @@ def rows(results: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 
 
 def figures(results: dict[str, Any], folder: str | Path) -> list[Path]:
-    """Archive what is better seen than read, and draw it."""
+    """Archive and draw the results that have a figure."""
     if "chains" not in results:
         return []
     chain_cost.store(folder, results["chains"], {"processor": machine()["processor"]})
@@ -370,7 +370,7 @@ def figures(results: dict[str, Any], folder: str | Path) -> list[Path]:
 
 
 def notes(results: dict[str, Any]) -> list[str]:
-    """What must be said beside the numbers."""
+    """Explanations of the numbers."""
     found = list(dict.fromkeys(part["note"] for part in results.values() if "note" in part))
     for name, part in results.items():
         if part.get("difference_from_c", 0.0) > 1e-8:

@@ -1,17 +1,15 @@
-"""What an evaluation of a serial chain costs against its number of links: recursions beside the
-dense mass matrix.
+"""The cost of a serial chain against its number of links: recursions and the dense mass matrix.
 
 Forward dynamics, v' from q, v and joint forces: by articulated bodies, or by the mass matrix and
 its factorisation. The response to an impact of the tip: by Alexiou's propagation, by the law
 `Restitution` with M^-1 b from the recursion, or by the law with the dense M. The chain is that of
-`serial_chain`. Every evaluation runs in a compiled loop, as in a simulation, and moves q and v a
-little, so that the compiler can carry nothing from one to the next; the least time of several loops
-counts. The slope is that of the line
+`serial_chain`. Every evaluation runs in a compiled loop, as in a simulation, and moves q and v
+slightly, so that the compiler cannot reuse results; the shortest of several loops counts. The slope
+is b in the least-squares line
 
     log t = a + b log N                                                                          (1)
 
-through the least squares over N = 16 ... 1024, and the dense path loses from the first N beyond
-which it is always the slower.
+over N = 16 ... 1024; the dense path loses from the first N beyond which it is always slower.
 """
 
 import time
@@ -101,14 +99,14 @@ PANELS = (("forward", "forward_dense"), ("impulse", "impulse_law", "impulse_dens
 
 
 def run(folder: str | Path, force: bool = False) -> list[Path]:
-    """Measure what is not there yet, then draw; returns the files drawn."""
+    """Measure missing data, then draw; returns the files drawn."""
     compute(folder, force)
     return draw(folder)
 
 
 def compute(folder: str | Path, force: bool = False) -> list[Path]:
-    """Archive the times. Those of the same settings, version and machine are kept unless `force` is
-    given."""
+    """Archive the times. Times with the same settings, version and machine are kept unless `force`
+    is given."""
     from nsdyn.studies.lib.benchmark import machine
 
     told = {
@@ -130,8 +128,7 @@ def measure(sizes: Sequence[int] = SIZES, seconds: float = SECONDS) -> dict[str,
 
 
 def timed(path: Callable, n: int, seconds: float) -> float:
-    """The least time of one evaluation, found by repeating a compiled loop for so many seconds or a
-    few times."""
+    """The shortest time of one evaluation; a compiled loop is repeated for at least `seconds`."""
     rng = np.random.default_rng(n)
     start = (0.1 * rng.normal(size=n), rng.normal(size=n))
     count = max(1, WORK // n)
@@ -175,7 +172,7 @@ def slope(links: ArrayLike, times: ArrayLike) -> float:
 
 
 def loses_from(links: Sequence[int], dense: ArrayLike, recursion: ArrayLike) -> int | None:
-    """The number of links from which on the dense path is always the slower; None if it wins at the
+    """The number of links from which the dense path is always slower; None if it wins at the
     end."""
     slower = np.asarray(dense) > np.asarray(recursion)
     first = len(slower) - int(np.argmin(slower[::-1])) if not slower.all() else 0

@@ -1,5 +1,4 @@
-"""What `compare` found, as files: figures and their captions, and the table as comma-separated
-values."""
+"""The results of `compare` as files: figures, captions, and the table as comma-separated values."""
 
 import csv
 from pathlib import Path
@@ -65,7 +64,7 @@ def _write_csv(found: Comparison, path: Path) -> None:
 
 
 class _Group(NamedTuple):
-    """The runs of one figure, and what its lines are called."""
+    """The runs of one figure, and the names of its lines."""
 
     name: str
     title: str
@@ -74,7 +73,7 @@ class _Group(NamedTuple):
 
 
 def _groups(found: Comparison) -> list[_Group]:
-    """A figure for each law; a single integrator has its laws in one figure."""
+    """One figure per law; for a single integrator, one figure with all laws."""
     runs = [run for run in found.runs if run.has_rows]
     if len(found.integrators) == 1:
         return [_Group("", found.integrators[0], runs, [run.law for run in runs])] if runs else []
@@ -102,7 +101,8 @@ def draw(found: Comparison, folder: Path) -> list[Path]:
 
 
 def _look(i: int) -> dict[str, Any]:
-    """Colour and line style of the i-th run. Lines that lie on one another show by their widths."""
+    """Colour and line style of the i-th run. Widths differ, so that coinciding lines are
+    visible."""
     colours = (*style.COLOURS, "black")
     dash = style.DASHES[(i + i // len(style.DASHES)) % len(style.DASHES)]
     return {
@@ -120,7 +120,7 @@ def _line(ax: Axes, i: int, label: str, run: Run, t: np.ndarray, values: np.ndar
 
 
 def _grey(ax: Axes, found: Comparison, group: _Group, value: Any) -> None:
-    """The references, broad and grey under the runs."""
+    """The references, as wide grey lines below the runs."""
     laws = dict.fromkeys(run.law for run in group.runs)
     references = [
         found.references[law]

@@ -1,14 +1,13 @@
-"""What `compare` found, as numbers: errors against the reference, and the table with notes that say
-what is in it.
+"""The results of `compare` as numbers: errors against the reference, and the table with notes.
 
 Errors are the largest component over the rows,
 
     max |q - q_r|,   max |v - v_r|,   max |H - H_r| / max T_r                                    (1)
 
-with the energy H (T + V, or T alone) and the kinetic energy T; r is the reference. A jump that
-comes a row later than that of the reference is no error of the size of the jump: rows where one has
-switched and the other has not are left out of v and H, and counted. Where they are many the run is
-not late but elsewhere, and none is left out.
+with the energy H (T + V, or T alone) and the kinetic energy T; r is the reference. A jump one
+sample later than in the reference should not count as an error of the size of the jump. So samples
+at which only one of the two has changed its mode are left out of v and H, and counted. If there are
+many, the run is not late but different, and none is left out.
 """
 
 from typing import NamedTuple
@@ -48,8 +47,8 @@ NUMBERS = {
 
 
 class Against(NamedTuple):
-    """A run beside its reference, over the rows that both have: differences (1) by row, NaN where
-    left out."""
+    """A run against its reference: differences (1) at the samples that both have, NaN where left
+    out."""
 
     t: np.ndarray
     q: np.ndarray
@@ -59,7 +58,7 @@ class Against(NamedTuple):
 
 
 def against(run: Run, reference: Run | None) -> Against | None:
-    """None where there is nothing to compare."""
+    """None if there is nothing to compare."""
     if reference is None or not (run.has_rows and reference.has_rows):
         return None
     a, b = run.data, reference.data
@@ -87,7 +86,7 @@ def against(run: Run, reference: Run | None) -> Against | None:
 
 
 def measured(run: Run, reference: Run | None) -> dict[str, float]:
-    """The numbers of one run; NaN for what is not known."""
+    """The numbers of one run; unknown ones are NaN."""
     largest = lambda x: float(np.nanmax(x)) if np.isfinite(x).any() else np.nan
     found = dict.fromkeys(MEASURED, np.nan)
     if run.refused:
@@ -115,7 +114,7 @@ class Table(NamedTuple):
 
 
 def table(found: Comparison) -> Table:
-    """One row for each run; what does not fit into it is a note."""
+    """One row per run; further information is in notes."""
     laws, rows = found.laws, []
     reasons: list[str] = []
     for run in found.runs:
@@ -146,14 +145,14 @@ def _status(run: Run, values: dict[str, float], reasons: list[str]) -> str:
 
 
 def _words(run: Run) -> str:
-    """What its status means; a law's own words come after the place in the message of the run."""
+    """The meaning of the status; reasons of a law follow the place in the message of the run."""
     if isinstance(run.status, Status):
         return MESSAGES[run.status]
     return run.reason.partition("): ")[2].rstrip(".")
 
 
 def _notes(found: Comparison) -> list[str]:
-    """What the numbers are."""
+    """Explanations of the numbers."""
     notes = [_reference(found)]
     for law, run in found.references.items():
         if run.refused:

@@ -1,5 +1,5 @@
-"""The integrators that the studies of switching compare: one name, one integrator, one look in all
-figures and tables.
+"""The integrators that the studies of switching constraints compare, with the same name and style
+in all figures and tables.
 
 All have the same spectral radius rho_inf, the same Newton tolerance, and in one study the same
 step.
@@ -25,7 +25,7 @@ class Scheme(NamedTuple):
 
     @property
     def line(self) -> dict[str, Any]:
-        """How its curve is drawn."""
+        """The style of its curve."""
         return {"color": self.colour, "linestyle": self.dash, "label": self.label}
 
 
@@ -67,7 +67,7 @@ def plain(name: str) -> str:
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """Aligned columns; the first to the left, the others to the right."""
+    """Aligned columns, the first left, the others right."""
     widths = [max(len(row[k]) for row in [head, *rows]) for k in range(len(head))]
     line = lambda row: "  ".join(
         cell.ljust(width) if k == 0 else cell.rjust(width)
@@ -79,5 +79,5 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def write(path: Path, content: str) -> Path:
-    """A text file, there only when it is complete."""
+    """Write a text file atomically."""
     return archive.replace(path, lambda part: part.write_text(content, "utf-8"))

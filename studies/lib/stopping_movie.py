@@ -1,4 +1,4 @@
-"""A moving picture of an emergency stop, from the side and from above, with both laws; surrogate
+"""An animation of an emergency stop, from the side and from above, with both laws; surrogate
 parameters."""
 
 from pathlib import Path

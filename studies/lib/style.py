@@ -80,8 +80,7 @@ def use() -> AbstractContextManager:
 def figure(
     panels: tuple[int, int] = (1, 1), width: float = COLUMN, height: float = 2.4
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with rows x columns of axes. It belongs to no window, so drawing needs no
-    display."""
+    """A figure with rows x columns of axes, without a window, so that no display is needed."""
     fig = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(fig)
     return fig, list(fig.subplots(*panels, squeeze=False).flat)
@@ -125,7 +124,7 @@ def jumping_line(ax: Axes, t: ArrayLike, y: ArrayLike, **options: Any) -> None:
 
 
 def save(fig: Figure, folder: str | Path, name: str) -> list[Path]:
-    """The figure as PDF and PNG; the same data give the same bytes."""
+    """Save the figure as PDF and PNG; the same data give the same bytes."""
     folder = Path(folder)
     pdf = replace(
         folder / f"{name}.pdf", lambda path: fig.savefig(path, metadata={"CreationDate": None})

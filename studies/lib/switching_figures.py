@@ -247,7 +247,7 @@ def _residuals(runs: dict[str, Dataset], t_switch: float) -> Figure:
 
 
 def _decay(ax: Axes, run: Dataset) -> None:
-    """The factor rho_inf per step, beside the ringing of index 3."""
+    """The factor rho_inf per step, next to the ringing of index 3."""
     t, switched = run.t.values, int(np.argmax(run.mode.values == 1))
     line = 0.05 * np.abs(run.velocity.values[switched]) * RHO_INF ** np.arange(len(t) - switched)
     ax.plot(t[switched:], line, color="black", linestyle="-", linewidth=0.6)
