@@ -1,17 +1,17 @@
-"""Bricard's mechanism: six bars of a cube's edge, hinged at right angles; one degree of freedom
-more than its constraints say.
+"""Bricard's mechanism: six bars along the edges of a cube, hinged at right angles; it moves
+although the count of constraints says that it cannot.
 
 Problem A04 of the IFToMM benchmark library of multibody dynamics: five moving bars and the ground
 as the sixth form the closed path P_0 ... P_5 along edges of a cube of side L,
 
     P = (0,0,0), (L,0,0), (L,-L,0), (L,-L,L), (0,-L,L), (0,0,L)                                  (1)
 
-with a hinge in every corner whose axis stands on the two bars that meet there. Gravity acts along
--y, the start is at rest. By the count of constraints nothing could move; as the axes lie, one
-constraint follows from the others, but only where all of them hold.
+with a hinge in every corner, its axis normal to the two bars that meet there. Gravity acts along
+-y; the start is at rest. By the count of constraints nothing could move, but with these axes one
+constraint follows from the others wherever all of them hold.
 
-Natural coordinates, twelve for a bar: the place r of its middle and the matrix A that turns it from
-its place in (1),
+Natural coordinates, twelve per bar: the position r of its middle and the matrix A that rotates it
+from its position in (1),
 
     T = 1/2 sum_i (m |r_i'|^2 + tr(A_i' J_i A_i'^T)),   V = sum_i m g y_i                        (2)
     A_i^T A_i = 1                                      6 rows for each of 5 bars                 (3)
@@ -83,8 +83,8 @@ def solve(q: Configuration, b: Array, p: Params) -> Array:
 
 
 def hinges(q: Configuration, p: Params) -> tuple[Array, Array, Array, Array]:
-    """The corners as the bar before and as the bar behind each hinge has them, and the turns of
-    both; the ground ends the row."""
+    """For each hinge: its position on the bar before and on the bar behind it, and the rotations of
+    both bars; the ground is the first and the last bar."""
     r, A = _unpack(q)
     reach = lambda corners: r + jnp.einsum("bij,bj->bi", A, p["L"] * (corners - MIDDLES))
     ground = p["L"] * CORNERS[[0, -1]]

@@ -1,35 +1,34 @@
-"""Compass walker: two straight legs and a hip that walk down a slope without a motor (Goswami,
+"""Compass walker: two straight legs and a hip, walking down a slope without a motor (Goswami,
 Espiau and Keramane).
 
-x runs down the slope, y along its normal. q = (x, y, th_0, th_1): the hip, with the mass m_h, and
-the angles of the legs from the normal, positive where the hip is ahead of the foot. A leg has the
-length l = a + b and the mass m at the distance a from its foot, b from the hip:
+x points down the slope, y along its normal. q = (x, y, th_0, th_1): the hip, with mass m_h, and the
+angles of the legs from the normal, positive if the hip is ahead of the foot. A leg has the length l
+= a + b and the mass m at the distance a from its foot and b from the hip:
 
     foot_i = (x - l sin th_i, y - l cos th_i),    r_i = (x - b sin th_i, y - b cos th_i)         (1)
     T = 1/2 m_h (x'^2 + y'^2) + 1/2 m sum_i |r_i'|^2                                             (2)
     V = g (m_h h(x, y) + m sum_i h(r_i)),   h(x, y) = y cos gamma - x sin gamma                  (3)
 
-The foot of leg i (the mode) stands at the place x_i where it struck the slope:
+The foot of leg i (the mode) stands at x_i, where it struck the slope:
 
     foot_i = (x_i, 0)                                                                            (4)
 
-With j the other, swinging leg and s = th_i + th_j, its foot is at the height 2 l sin(s/2) sin((th_j
-- th_i)/2): legs of equal length scuff when they pass each other, which is ignored, as the
-literature does. A heel strikes in front, th_i > 0, where s rises through zero. The guard
+The foot of the swinging leg j is at the height 2 l sin(s/2) sin((th_j - th_i)/2), s = th_i + th_j:
+legs of equal length scuff when they pass each other, which is ignored, as in the literature. A heel
+strikes in front, th_i > 0, when s rises through zero. The guard
 
     z = max(-s, -th_i)                                                                           (5)
 
-is positive before mid-stance th_i = 0 whatever the legs do; after it, it falls through zero with a
-strike. Standing and swinging leg are then exchanged, with an impulse in the new foot alone (the old
-one leaves the ground freely).
+is positive before mid-stance, th_i = 0, and later falls through zero at a strike. Then the legs
+exchange roles, with an impulse in the new foot only (the old one leaves the ground freely).
 
 A walker falls, modes 2 and 3, when the hip meets the slope, y = 0, or when the swinging leg is not
-in front of the hip by mid-stance. It then swings about its foot and strikes no more.
+in front of the hip at mid-stance. It then swings about its foot without further strikes.
 
-The return map takes the state just after a strike, (th, u, w): the legs at -th (standing) and th,
-their rates u and w, to that after the next one.
+The return map takes the state (th, u, w) just after a strike (standing leg at -th, swinging leg at
+th, with rates u and w) to the state after the next strike.
 
-Masses, lengths and the slope are those of the source; the start is near its gait.
+Masses, lengths and slope are from the source; the start is near its gait.
 """
 
 from collections.abc import Iterable
@@ -116,20 +115,20 @@ def strike_or_fall(
 def exchanged(
     fired: GuardMask, q: Configuration, v: Velocity, t: AnyTime, p: Params, mode: AnyMode
 ) -> Mode:
-    """The other leg; a fall where the hip is down, or where (5) vanished with the swinging leg
-    behind the hip."""
+    """The other leg, or a fall if the hip is down or (5) vanished with the swinging leg behind the
+    hip."""
     late = q[2] + q[3] > LATE
     return jnp.where(fired[1] | late, LEGS + mode, LEGS - 1 - mode)
 
 
-LATE = 1e-6  # of the sum of the angles, which is zero to round-off at a strike
+LATE = 1e-6  # s at a late swinging leg; at a strike s is zero to round-off
 
 SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential)
 FEET = nsdyn.Transitions(rows=standing, guards=strike_or_fall, after=exchanged, hold=places)
 
 
 class Gait(NamedTuple):
-    """A state just after a strike: angle of the swinging leg, rates of the standing and of the
+    """A state just after a strike: angle of the swinging leg, rates of the standing and the
     swinging leg."""
 
     th: Array
@@ -138,18 +137,20 @@ class Gait(NamedTuple):
 
 
 def after_strike(gait: Iterable[Array], p: Params) -> tuple[Configuration, Velocity]:
-    """(q, v) of a walker that has just put down the foot of leg 0 at x = 0."""
+    """(q, v) just after leg 0 has struck at x = 0."""
     th, u, w = gait
     l = p["a"] + p["b"]
     q = jnp.stack([-l * jnp.sin(th), l * jnp.cos(th), -th, th])
     return q, jnp.stack([l * jnp.cos(th) * u, l * jnp.sin(th) * u, u, w])
 
 
-def at_strike(record: Any, k: int) -> Gait:
-    """The state after the k-th event of a log, a strike."""
-    leg = record.mode_after[k]
+def at_strike(records: Any, k: int) -> Gait:
+    """The state after the k-th recorded event, a strike."""
+    leg = records.mode_after[k]
     return Gait(
-        record.q[k, 2 + (1 - leg)], record.v_after[k, 2 + leg], record.v_after[k, 2 + (1 - leg)]
+        th=records.q[k, 2 + (1 - leg)],
+        u=records.v_after[k, 2 + leg],
+        w=records.v_after[k, 2 + (1 - leg)],
     )
 
 

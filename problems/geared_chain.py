@@ -1,4 +1,4 @@
-"""A chain seen from its motors: the coordinates are motor angles, as for a robot with gears.
+"""A chain in motor coordinates, for a robot with gears.
 
 With the gear ratio N_i of a joint the motor angle is q_i = N_i th_i, th the joint angles of
 `nsdyn.multibody.chain`. Hence
@@ -7,12 +7,12 @@ With the gear ratio N_i of a joint the motor angle is q_i = N_i th_i, th the joi
 
 with the mass matrix M(th), the bias b(th, th') and the potential V(th) of
 `nsdyn.multibody.chain_dynamics`. The inertia J_i of a rotor enters the chain as N_i^2 J_i, so that
-it is J_i here. Motors that compensate the part c of the weight leave the bias of a chain with the
-gravity
+it is J_i here. If motors compensate the fraction c of the weight, the bias is that of a chain with
+the gravity
 
     (1 - c) gravity                                                                              (2)
 
-The potential stays that of the whole weight: with c > 0 the motors do work. params: chain, ratio
+The potential is still that of the whole weight: for c > 0 the motors do work. params: chain, ratio
 (N) and compensation (c).
 """
 
@@ -58,7 +58,7 @@ def potential(q: Configuration, p: Params) -> Scalar:
 
 
 def tip_position(q: Configuration, p: Params) -> Float[Array, " 3"]:
-    """Where the point p["tip"] of the last link is in the world."""
+    """The position in the world of the point p["tip"] of the last link."""
     return tip(p["chain"], q / p["ratio"], p["tip"])
 
 

@@ -1,16 +1,16 @@
 """Planar five-bar pantograph whose tip hits a stiff wall (Font-Llagunes and Kovecses): 2
 coordinates, or 4 with a closed loop.
 
-Motors stand at (+c, 0) and (-c, 0), c = l_5/2. Links 1 and 2 lead from the first to the tip, links
-3 and 4 from the second; q_i are absolute angles from the x-axis, u(q) = (cos q, sin q). Link i has
-length l_i, mass m_i, inertia I_i about its centre of mass, which lies at a_i from the joint nearer
-to the motor; links 3 and 4 are like 1 and 2. The end effector is a mass m_E at the tip. Gravity
-does not act.
+The motors are at (+c, 0) and (-c, 0), c = l_5/2. Links 1 and 2 connect the first to the tip, links
+3 and 4 the second; q_i are absolute angles from the x-axis, u(q) = (cos q, sin q). Link i has
+length l_i, mass m_i, and inertia I_i about its centre of mass, at the distance a_i from the joint
+nearer to the motor; links 3 and 4 are like 1 and 2. The end effector is a mass m_E at the tip.
+There is no gravity.
 
     tip = (c, 0) + l_1 u(q_1) + l_2 u(q_2) = (-c, 0) + l_1 u(q_3) + l_2 u(q_4)                   (1)
     T = sum over both arms [1/2 n q_1'^2 + 1/2 f q_2'^2 + k cos(q_1 - q_2) q_1' q_2'],           (2)
         n = I_1 + m_1 a_1^2 + m_2 l_1^2,   f = I_2 + m_2 a_2^2,   k = m_2 l_1 a_2,
-        with m_E l_1^2, m_E l_2^2, m_E l_1 l_2 more in the first arm, which carries the end effector
+        plus m_E l_1^2, m_E l_2^2, m_E l_1 l_2 in the first arm, which carries the end effector
     forces: -k sin(q_1 - q_2) q_2'^2 on q_1,  +k sin(q_1 - q_2) q_1'^2 on q_2                    (3)
 
 Closed loop: q = (q_1, q_2, q_3, q_4), and (1) are two constraints. Minimal: q = (q_1, q_3), the
@@ -25,15 +25,15 @@ of (2) and f_4 of (3)
 
     M = W^T M_4 W,    f = W^T (f_4 - M_4 W' v)                                                   (5)
 
-The wall is the line y = wall, gap = wall - y of the tip; `tangent` is along x. A run starts
-`distance` away from the wall, the tip moving under the angle gamma to the wall, so that it arrives
-near x = d; nothing drives it.
+The wall is the line y = wall, gap = wall - y of the tip; `tangent` is along x. A run starts at the
+distance `distance` from the wall, the tip moving at the angle gamma to the wall so that it arrives
+near x = d, without drives.
 
 Table 1 of the paper gives lengths, masses and inertias. Its drawings are not available. Inferred,
-because with them all printed values of xi come out: both elbows point outwards, the line of the
-motors is parallel to the wall at the distance 0.2242 m, d is counted from the axis of symmetry
-towards link 1, one set of links and one end effector are counted, and at gamma = 60 degrees the tip
-moves away from the axis. x points from link 3 to link 1.
+because all printed values of xi then agree: both elbows point outwards, the line of the motors is
+parallel to the wall at the distance 0.2242 m, d is measured from the axis of symmetry towards link
+1, one set of links and one end effector count, and at gamma = 60 degrees the tip moves away from
+the axis. x points from link 3 to link 1.
 """
 
 import jax
@@ -189,7 +189,7 @@ def reached(point: Numbers, p: Params) -> Float[Array, " 4"]:
 
 
 def moving(q: Configuration, velocity: Numbers, p: Params) -> Velocity:
-    """v with the tip at this velocity, in either set of coordinates."""
+    """v for this velocity of the tip, in either set of coordinates."""
     rows = jax.jacfwd(tip)(q, p)
     if q.shape[0] == 4:
         rows = jnp.concatenate([rows, jax.jacfwd(loop)(q, 0.0, p)])

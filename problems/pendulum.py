@@ -1,7 +1,6 @@
 """Cartesian pendulum: smooth, with a nonlinear constraint, for orders of convergence.
 
-q = (x, y), gravity acts along -y. Unequal masses along x and y keep the motion from being symmetric
-in the two:
+q = (x, y), gravity acts along -y. Unequal masses along x and y break the symmetry of the motion:
 
     M = diag(m_x, m_y),   V = m_y g y,   g(q) = (x^2 + y^2 - L^2) / 2                            (1)
 

@@ -1,34 +1,33 @@
 """Rimless wheel: a hub on n spokes that rolls down a slope from foot to foot (McGeer).
 
-x runs down the slope, y along its normal. The hub (x, y) has the mass m, the spokes of length L
-have none. The foot of spoke k (the mode, less FIRST) stands where k spokes before it have left it,
-and with alpha = pi/n
+x points down the slope, y along its normal. The hub (x, y) has the mass m; the spokes of length L
+are massless. Spoke k (the mode minus FIRST) stands k steps down the slope; with alpha = pi/n
 
     M = diag(m, m),   V = m g (y cos gamma - x sin gamma)                                        (1)
     x_k = 2 k L sin alpha                                                                        (2)
     (x - x_k)^2 + y^2 = L^2                                                                      (3)
     z = x_k + L sin alpha - x  (down the slope),   x - x_k + L sin alpha  (up)                   (4)
 
-A wheel with an inertia I has its angle phi, clockwise and zero where spoke 0 stands on the slope,
-as a third coordinate, and without slipping
+A wheel with inertia I has a third coordinate, its angle phi, clockwise and zero when spoke 0 is
+normal to the slope; without slipping
 
     phi = 2 k alpha + atan2(x - x_k, y)                                                          (5)
 
-Without inertia there is no such coordinate: its mass would be zero. At a heel strike the hub stands
-above the middle between two feet; an impulse in the foot to come, E = 1, multiplies the angular
+Without inertia this coordinate is omitted, since its mass would be zero. At a heel strike the hub
+is above the middle between two feet; an impulse in the new foot, E = 1, multiplies the angular
 velocity by
 
     omega+ = omega- r,   r = (I + m L^2 cos 2 alpha) / J,   J = I + m L^2                        (6)
 
-and the wheel rolls on for ever with the omega+ for which the slope pays for what the impacts take:
+and the wheel rolls on indefinitely with the omega+ for which gravity replaces the energy that the
+impacts take:
 
     omega+^2 = r^2 (omega+^2 + 4 m g L sin gamma sin alpha / J)                                  (7)
 
-The feet are bilateral: a fast wheel would lift off. A slow one comes back over its foot and rocks
-until its impacts accumulate.
+The feet are bilateral, although a fast wheel would lift off. A slow wheel falls back over its foot
+and rocks until its impacts accumulate.
 
-Eight spokes, m = L = 1, I = 0 and the slope are those of no machine but common in the literature;
-the start is assumed.
+Eight spokes, m = L = 1, I = 0 and the slope are common in the literature; the start is assumed.
 """
 
 import jax
@@ -52,7 +51,7 @@ from nsdyn._types import (
     Velocity,
 )
 
-# The mode of spoke 0: modes are not negative, and a wheel may roll up the slope for a while
+# The mode of spoke 0: modes must not be negative, and a wheel may first roll up the slope
 FIRST = 100
 
 
@@ -78,7 +77,7 @@ def half_step(p: Params) -> Scalar:
 
 
 def ahead(q: Configuration, p: Params, mode: AnyMode) -> tuple[AnyMode, Scalar]:
-    """The number of the spoke that stands, and how far the hub is ahead of its foot."""
+    """The number of the standing spoke, and how far the hub is ahead of its foot."""
     k = mode - FIRST
     return k, q[0] - 2 * k * half_step(p)  # (2)
 
@@ -96,8 +95,8 @@ def spoke(q: Configuration, t: AnyTime, p: Params, mode: AnyMode, held: Held) ->
 def strikes(
     q: Configuration, v: Velocity, lam: Rows, t: AnyTime, p: Params, mode: AnyMode, held: Held
 ) -> Guards:
-    """Guard `mode` mod 2 belongs to the strike between this spoke and the next from both sides:
-    what fired at a switch is then what a motion back would lower."""
+    """Guard `mode` mod 2 is the strike between this spoke and the next, in both modes, so that the
+    guard that fired is also the one that would fall if the motion led back."""
     _, x = ahead(q, p, mode)
     down, up = half_step(p) - x, half_step(p) + x  # (4)
     return jnp.where(mode % 2 == 0, jnp.stack([down, up]), jnp.stack([up, down]))
@@ -125,8 +124,8 @@ def rimless_wheel(
     t_end: float = 10.0,
 ) -> nsdyn.Problem:
     """The wheel stands on spoke 0, which leans forward by theta0 from the normal of the slope and
-    turns with omega0; theta0 is -pi/spokes, where a strike has just been, unless given. params: m,
-    L, I, slope, g, alpha."""
+    turns with omega0. By default theta0 is -pi/spokes, just after a strike. params: m, L, I, slope,
+    g, alpha."""
     alpha = jnp.pi / spokes
     values = {"m": m, "L": L, "I": I, "slope": slope, "g": g, "alpha": alpha}
     params = {name: jnp.asarray(value, float) for name, value in values.items()}

@@ -1,9 +1,8 @@
-"""A chain of n links in 3D that falls and hits a floor or a wall with its tip; joints may lock on
-the way.
+"""A chain of n links in 3D that falls and hits a floor or a wall with its tip; joints may lock.
 
-Equal cylindrical links, each along its own x-axis and jointed at its ends; joint 0 is held at the
-origin. The axis of joint i stands across the link at the angle `twist` i, so that the chain bends
-out of every plane:
+Equal cylindrical links, each along its x-axis, connected at their ends; joint 0 is at the origin.
+The axis of joint i is normal to the link, at the angle `twist` i, so that the chain leaves every
+plane:
 
     axis_i = (0, cos(twist i), sin(twist i))                                                   (1)
     I = diag(m r^2/2, m (3 r^2 + L^2)/12, m (3 r^2 + L^2)/12) about the middle of the link     (2)
@@ -75,9 +74,9 @@ def serial_chain(
     v0: Numbers | None = None,
     t_end: float = 1.0,
 ) -> nsdyn.Problem:
-    """n links; offset=None takes the wall away; locks=((time, joint), ...) in ascending order. A
-    tip that leaves the wall more slowly than `rest_speed` stays on it: 0.05 m/s is a bounce of a
-    tenth of a millimetre.
+    """n links; offset=None: no wall; locks=((time, joint), ...) in ascending order. A tip that
+    leaves the wall more slowly than `rest_speed` stays on it; 0.05 m/s is a bounce of a tenth of a
+    millimetre.
 
     params: chain, tip, normal, offset, locks (the times).
     """

@@ -11,7 +11,7 @@ length L, mass m, inertia I about the centre of mass,
 
 The force on th_i is Q_i = -sum_j A_ij w_j^2 sin(th_i - th_j) - dV/dth_i; in relative angles M and f
 are sums of these over the links that a joint carries. Mass, inertia, lengths, initial state and
-lock times are those of the paper; its drawing is not available, so the angle convention and the end
+lock times are from the paper; its drawing is not available, so the angle convention and the end
 time of 2 s are ours.
 """
 

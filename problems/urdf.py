@@ -1,23 +1,21 @@
-"""Chains from URDF files: a user's own robot as a problem.
+"""Chains from URDF files: your own robot as a problem.
 
     problem = problems.from_urdf("arm.urdf", tip="tool", locks=((0.1, "elbow"),))
 
-The chain is the way from the base link to the tip link. Base and tip may be left out where the tree
-has one root and does not branch. The base stands still; its frame is the world. Fixed joints are
-merged: with the frame H = (R, r) of a link in the moving link that carries it, its body is, in that
-link's frame,
+The chain is the path from the base link to the tip link; both may be omitted if the tree does not
+branch. The base is fixed; its frame is the world. Fixed joints are merged: if a link has the frame
+H = (R, r) in the moving link that carries it, its body in the frame of that link is
 
     c' = R c + r,   I' = R I^C R^T                                                               (1)
 
-and bodies that move as one are one, about their common centre of mass c,
+and bodies that move together are combined about their common centre of mass c,
 
     m = sum m_k,  m c = sum m_k c'_k,  I^C = sum I'_k + m_k (|d_k|^2 1 - d_k d_k^T),
     d_k = c'_k - c                                                                             (2)
 
-What hangs on the chain beside the way to the tip, or beyond it (a gripper, say), rides along with
-its mass, its own joints held at zero or at the nearest value that their limits allow. What hangs on
-the base is left out. Limits are data: they decide where a motion may start, and nothing stops a
-joint that reaches one.
+Links that branch off the path or lie beyond the tip, such as a gripper, are welded to the chain,
+their joints held at zero or at the nearest value within the limits. Other links on the base are
+left out. Limits restrict only the start; nothing stops a joint that reaches one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,8 +37,8 @@ from nsdyn.problems.urdf_file import REFUSED, SLIDES, Body, Joint, Tree, check_b
 
 
 class Robot(NamedTuple):
-    """A chain as arrays, one entry per joint, with what a `Chain` does not hold: names and limits
-    (infinite where there are none) and the tip in the frame of the last link."""
+    """A chain as arrays, one entry per joint, with names, limits (infinite if there are none) and
+    the tip in the frame of the last link."""
 
     name: str
     joints: tuple[str, ...]
@@ -76,12 +74,12 @@ def from_urdf(
     """The robot of a URDF file between two links; locks=((time, joint), ...) in ascending order,
     joints by name or number.
 
-    The motion starts at rest in the zero position, or where limits exclude that, at the nearest
-    they allow. params: chain, torque (joint forces, zero), tip (in the frame of the last link),
-    locks (the times). `read` gives names and limits.
+    The motion starts at rest at zero, or at the nearest position within the limits. params: chain,
+    torque (joint forces, zero), tip (in the frame of the last link), locks (the times). `read`
+    returns names and limits.
     """
     robot = read(path, base, tip)
-    with _told(path):
+    with _naming(path):
         times, joints = _locks(robot, locks)
         q0 = _start(robot, q0)
     n = len(robot.joints)
@@ -105,7 +103,7 @@ def from_urdf(
 
 def read(path: str | Path, base: str | None = None, tip: str | None = None) -> Robot:
     """The chain between two links of a URDF file."""
-    with _told(path):
+    with _naming(path):
         tree = read_tree(path)
         base = tree.root() if base is None else base
         way = tree.path(base, tree.only_leaf(base) if tip is None else tip)
@@ -123,8 +121,8 @@ def read(path: str | Path, base: str | None = None, tip: str | None = None) -> R
 
 
 @contextmanager
-def _told(path: str | Path) -> Iterator[None]:
-    """Every error tells the file."""
+def _naming(path: str | Path) -> Iterator[None]:
+    """Add the file name to every error."""
     try:
         yield
     except ProblemError as error:
@@ -134,8 +132,7 @@ def _told(path: str | Path) -> Iterator[None]:
 def _check_moving(moving: list[Joint], base: str, tip: str) -> None:
     if not moving:
         raise ProblemError(
-            f"link {tip!r}: expected a joint that moves between it and the base {base!r}, found "
-            "none"
+            f"link {tip!r}: expected a moving joint between it and the base {base!r}, found none"
         )
     for joint in moving:
         if joint.kind in REFUSED:
@@ -145,14 +142,13 @@ def _check_moving(moving: list[Joint], base: str, tip: str) -> None:
             )
         if joint.mimics is not None:
             raise ProblemError(
-                f"joint {joint.name!r}: expected a joint that moves by itself, found <mimic> of "
+                f"joint {joint.name!r}: expected an independent joint, found <mimic> of "
                 f"{joint.mimics!r}"
             )
 
 
 def _merged_frames(way: list[Joint]) -> tuple[np.ndarray, np.ndarray]:
-    """The frame of each moving joint in the moving link before it, and that of the tip in the
-    last."""
+    """The frame of each moving joint in the previous moving link, and of the tip in the last."""
     frames, here = [], np.eye(4)
     for joint in way:
         here = here @ joint.frame
@@ -163,7 +159,7 @@ def _merged_frames(way: list[Joint]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _carried(tree: Tree, joint: Joint, moving: set[str]) -> Body:
-    """The body that a joint moves, all that rides on its link included."""
+    """The body that a joint moves, with all links welded to it."""
     found: list[Body] = []
     waiting = [(joint.child, np.eye(4))]
     while waiting:
@@ -175,12 +171,12 @@ def _carried(tree: Tree, joint: Joint, moving: set[str]) -> Body:
         for other in tree.children(link):
             if other.kind in REFUSED:
                 raise ProblemError(
-                    f"joint {other.name!r}: expected one that can be held, found the type "
+                    f"joint {other.name!r}: expected a joint that can be held, found the type "
                     f"{other.kind!r}"
                 )
             if other.mimics in moving:
                 raise ProblemError(
-                    f"joint {other.name!r}: expected one that can be held, found <mimic> of "
+                    f"joint {other.name!r}: expected a joint that can be held, found <mimic> of "
                     f"{other.mimics!r}"
                 )
             if other.name not in moving:

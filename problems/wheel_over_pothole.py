@@ -1,9 +1,9 @@
 """Wheel that rolls over a pothole without slipping (Patil and Bruls): road, near edge, far edge,
 road.
 
-q = (x, y, phi): the centre of the wheel, and its angle, clockwise. The road is at y = 0; the hole
-reaches from x = l to l + l_p and is narrower than the wheel, l_p < 2 R, which therefore never meets
-its bottom. With psi = asin(l_p / 2 R)
+q = (x, y, phi): the centre of the wheel and its angle, clockwise. The road is at y = 0; the hole
+extends from x = l to l + l_p and is narrower than the wheel, l_p < 2 R, so that the wheel never
+reaches its bottom. With psi = asin(l_p / 2 R)
 
     M = diag(m, m, I),   V = m g y                                                               (1)
     mode 0, road:        y = R,                         phi = x / R                              (2)
@@ -15,16 +15,16 @@ its bottom. With psi = asin(l_p / 2 R)
     z_2 = -(x - l - l_p / 2) (x - l - l_p),  z_3 = x - l - l_p
 
 The wheel turns about its contact point in all modes, with the inertia J = I + m R^2. The gradients
-are continuous at x = l and l + l_p; half-way between the edges they are not, and an impulse along
-the gradient at position E between that before (0) and that after (1), in the mass metric, gives
+are continuous at x = l and l + l_p; half-way between the edges they jump, and an impulse along the
+gradient at position E between before (0) and after (1), in the mass metric, gives
 
     omega+ = omega- cos(E th) / cos((1 - E) th),   cos th = (I + m R^2 cos 2 psi) / J            (7)
 
 The constraints are bilateral, as in the slides: the road may pull (fast wheels would lift off at
 the near edge).
 
-The slides show results but print no numbers: all parameters are assumed. The constraints (2) to (5)
-are derived.
+The slides show results without numbers: all parameters are assumed. The constraints (2) to (5) are
+derived.
 """
 
 import jax
@@ -118,16 +118,15 @@ def wheel_over_pothole(
     g: Number = 9.81,
     t_end: float = 0.6,
 ) -> nsdyn.Problem:
-    """The wheel starts at x = 0 with the speed v0; I is that of a disc, m R^2 / 2, unless given.
-    params: R, m, I, l, lp, g."""
+    """The wheel starts at x = 0 with the speed v0. Default I: m R^2 / 2, a disc. params: R, m, I,
+    l, lp, g."""
     values = {"R": R, "m": m, "I": m * R**2 / 2 if I is None else I, "l": l, "lp": lp, "g": g}
     if not any(isinstance(x, jax.core.Tracer) for x in (l, lp, R)) and not (
         l > 0 and 0 < lp < 2 * R
     ):
         raise nsdyn.ProblemError(
             "wheel_over_pothole(l=..., lp=..., R=...): expected l > 0 and 0 < lp < 2 R, a hole "
-            "ahead and narrower than the "
-            f"wheel, found l = {l:g}, lp = {lp:g}, R = {R:g}"
+            f"ahead and narrower than the wheel, found l = {l:g}, lp = {lp:g}, R = {R:g}"
         )
     params = {name: jnp.asarray(value, float) for name, value in values.items()}
     q0, v0 = jnp.stack([0.0, R, 0.0]), jnp.stack([v0, 0.0, v0 / R])
