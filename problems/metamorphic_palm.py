@@ -70,7 +70,10 @@ ITERATIONS = 12  # of Newton's method, from errors of 0.02 rad (exchange: 0.4 ra
 def turns(q: Configuration, p: Params) -> Float[Array, "4 3 3"]:
     """Rz(th_i) Rx(alpha_i) of the moving links, shape (4, 3, 3); computed together, which compiles
     to less code."""
-    c, s, a, b = jnp.cos(q), jnp.sin(q), jnp.cos(p["arcs"][:MOVING]), jnp.sin(p["arcs"][:MOVING])
+    c = jnp.cos(q)
+    s = jnp.sin(q)
+    a = jnp.cos(p["arcs"][:MOVING])
+    b = jnp.sin(p["arcs"][:MOVING])
     return jnp.moveaxis(
         jnp.array([[c, -s * a, s * b], [s, c * a, -c * b], [jnp.zeros_like(c), b, a]]), -1, 0
     )
@@ -88,8 +91,10 @@ def inertia(p: Params) -> Float[Array, "4 3 3"]:
     """J of the moving links in the frames R_i, shape (4, 3, 3): (4) rotated by Rx(-alpha_i) to the
     other end of the arc, where u = (0, sin s, cos s)."""
     a = p["arcs"][:MOVING]
-    swing, skew = jnp.sin(2 * a) / (4 * a), -(jnp.sin(a) ** 2) / (2 * a)
-    one, none = jnp.ones_like(a), jnp.zeros_like(a)
+    swing = jnp.sin(2 * a) / (4 * a)
+    skew = -(jnp.sin(a) ** 2) / (2 * a)
+    one = jnp.ones_like(a)
+    none = jnp.zeros_like(a)
     rows = jnp.array(
         [[one, none, none], [none, 0.5 + swing, skew], [none, skew, 0.5 - swing]]
     )  # 1 - <u u^T>
@@ -130,7 +135,8 @@ def closure(q: Configuration, t: AnyTime, p: Params) -> Rows:
     axis = jnp.array([0.0, 0.0, 1.0])
     for turn in turns(q, p)[::-1]:
         axis = turn @ axis
-    s, c = jnp.sin(p["arcs"][-1]), jnp.cos(p["arcs"][-1])
+    s = jnp.sin(p["arcs"][-1])
+    c = jnp.cos(p["arcs"][-1])
     return jnp.stack([axis[0], s * axis[2] - c * axis[1]])  # (3)
 
 

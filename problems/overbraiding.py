@@ -144,8 +144,11 @@ DRIVES = {"free": free, "common": common, "prescribed": prescribed}
 
 def _tables(gears: int, r: float) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
     """Tables by gear, and by way (0: d = 1, 1: d = -1) and gear."""
-    i, d = np.arange(gears), np.array([[1.0], [-1.0]])
-    beta, s, quarter = 2 * np.pi * i / gears, 1.0 - 2 * (i % 2), np.pi / 2 + np.pi / gears
+    i = np.arange(gears)
+    d = np.array([[1.0], [-1.0]])
+    beta = 2 * np.pi * i / gears
+    s = 1.0 - 2 * (i % 2)
+    quarter = np.pi / 2 + np.pi / gears
     arc = np.pi + d * s * 2 * np.pi / gears  # (3)
     # the angle of the drive at the entry to gear i, counted from gear 0 in the direction of travel
     order = np.stack([i, -i % gears])
@@ -195,7 +198,8 @@ def overbraiding(
             f"pairs (gear, 1 or -1), found {gears} and {tuple(start)}"
         )
     tables, arc, reached = _tables(gears, 1.0)
-    gear, way = where[:, 0], (1 - where[:, 1]) // 2
+    gear = where[:, 0]
+    way = (1 - where[:, 1]) // 2
     offset = -arc[way, gear] / 2 - reached[way, gear]  # alpha at the (earlier) entry to gear 0
     values = {"r": r, "m": m, "I": I, "J": J, "Omega": Omega, "offset": offset} | tables
     params = {name: jnp.asarray(value, float) for name, value in values.items()}
@@ -214,5 +218,6 @@ def _start(p: Params, gear: AnyMode, driven: bool) -> tuple[Configuration, Veloc
         [turn[:, None] * jnp.stack([-u[:, 1], u[:, 0]], axis=1), turn[:, None]], axis=1
     ).reshape(-1)
     if driven:
-        q, v = jnp.concatenate([jnp.zeros(1), q]), jnp.concatenate([p["Omega"][None], v])
+        q = jnp.concatenate([jnp.zeros(1), q])
+        v = jnp.concatenate([p["Omega"][None], v])
     return q, v

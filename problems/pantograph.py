@@ -92,7 +92,8 @@ def loop(q: Configuration, t: AnyTime, p: Params) -> Rows:
 def arms(p: Params) -> tuple[tuple[Array, Array, Array], tuple[Array, Array, Array]]:
     """n, f and k of (2) for both arms."""
     n = p["I1"] + p["m1"] * p["a1"] ** 2 + p["m2"] * p["l1"] ** 2
-    f, k = p["I2"] + p["m2"] * p["a2"] ** 2, p["m2"] * p["l1"] * p["a2"]
+    f = p["I2"] + p["m2"] * p["a2"] ** 2
+    k = p["m2"] * p["l1"] * p["a2"]
     carried = p["mE"] * p["l1"] ** 2, p["mE"] * p["l2"] ** 2, p["mE"] * p["l1"] * p["l2"]
     return (n + carried[0], f + carried[1], k + carried[2]), (n, f, k)
 

@@ -55,5 +55,6 @@ def pendulum(
         name: jnp.asarray(value, float)
         for name, value in {"mx": mx, "my": my, "L": L, "g": g}.items()
     }
-    q0, v0 = jnp.stack([L, 0.0]), jnp.stack([0.0, v0])
+    q0 = jnp.stack([L, 0.0])
+    v0 = jnp.stack([0.0, v0])
     return nsdyn.Problem("pendulum", SYSTEM, ROD, q0=q0, v0=v0, t_end=t_end, params=params)

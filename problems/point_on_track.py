@@ -99,7 +99,8 @@ def point_on_track(
         x0 = 0.0 if shape == "ramp" else 2 * l
     rise = jnp.where((x0 > params["l"]) & (shape == "ramp"), params["a"], 0.0)
     ahead = jnp.sign(params["l"] - x0) * v0 / jnp.hypot(1.0, rise)
-    q0, v0 = jnp.stack([x0, rise * (x0 - params["l"])]), jnp.stack([ahead, ahead * rise])
+    q0 = jnp.stack([x0, rise * (x0 - params["l"])])
+    v0 = jnp.stack([ahead, ahead * rise])
     return nsdyn.Problem(
         "point_on_track", SYSTEM, SHAPES[shape], q0=q0, v0=v0, t_end=t_end, params=params
     )

@@ -98,7 +98,8 @@ def strikes(
     """Guard `mode` mod 2 is the strike between this spoke and the next, in both modes, so that the
     guard that fired is also the one that would fall if the motion led back."""
     _, x = ahead(q, p, mode)
-    down, up = half_step(p) - x, half_step(p) + x  # (4)
+    down = half_step(p) - x
+    up = half_step(p) + x  # (4)
     return jnp.where(mode % 2 == 0, jnp.stack([down, up]), jnp.stack([up, down]))
 
 

@@ -108,5 +108,6 @@ def rx130l(
     the motors carry. `angles` and `rates` refer to the joints, q0 and v0 to the motors. params:
     chain, ratio, tip, compensation, locks."""
     params = parameters(robot(g), RATIO, TIP, compensation) | {"locks": np.asarray(locks, float)}
-    q0, v0 = RATIO * np.asarray(angles, float), RATIO * np.asarray(rates, float)
+    q0 = RATIO * np.asarray(angles, float)
+    v0 = RATIO * np.asarray(rates, float)
     return nsdyn.Problem("rx130l", SYSTEM, LOCKS, q0=q0, v0=v0, t_end=t_end, params=params)

@@ -84,7 +84,8 @@ def segmented_track(
 
     params: x, y, m, my (None: m), g.
     """
-    x, y = jnp.asarray(x, float), jnp.asarray(y, float)
+    x = jnp.asarray(x, float)
+    y = jnp.asarray(y, float)
     if x.ndim != 1 or x.shape != y.shape or x.shape[0] < 2:
         raise nsdyn.ProblemError(
             "segmented_track(x=..., y=...): expected two vectors of the same length, at least 2, "

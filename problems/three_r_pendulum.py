@@ -39,7 +39,9 @@ LOCK_TIMES = (0.8, 1.3)
 
 def mass(q: Configuration, p: Params) -> Matrix:
     a = p["m"] * p["L"] ** 2
-    c2, c3, c23 = jnp.cos(q[1]), jnp.cos(q[2]), jnp.cos(q[1] + q[2])
+    c2 = jnp.cos(q[1])
+    c3 = jnp.cos(q[2])
+    c23 = jnp.cos(q[1] + q[2])
     m33 = p["I"] + 0.25 * a
     m23 = m33 + 0.5 * a * c3
     m13 = m23 + 0.5 * a * c23
@@ -52,10 +54,16 @@ def mass(q: Configuration, p: Params) -> Matrix:
 
 
 def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
-    a, weight = p["m"] * p["L"] ** 2, p["m"] * p["g"] * p["L"]
-    w1, w2, w3 = v[0], v[0] + v[1], v[0] + v[1] + v[2]
-    s21, s31, s32 = 1.5 * a * jnp.sin(q[1]), 0.5 * a * jnp.sin(q[1] + q[2]), 0.5 * a * jnp.sin(q[2])
-    th2, th3 = q[0] + q[1], q[0] + q[1] + q[2]
+    a = p["m"] * p["L"] ** 2
+    weight = p["m"] * p["g"] * p["L"]
+    w1 = v[0]
+    w2 = v[0] + v[1]
+    w3 = v[0] + v[1] + v[2]
+    s21 = 1.5 * a * jnp.sin(q[1])
+    s31 = 0.5 * a * jnp.sin(q[1] + q[2])
+    s32 = 0.5 * a * jnp.sin(q[2])
+    th2 = q[0] + q[1]
+    th3 = q[0] + q[1] + q[2]
     f3 = -(s31 * w1 * w1 + s32 * w2 * w2) - 0.5 * weight * jnp.cos(th3)
     f2 = -s21 * w1 * w1 + s32 * w3 * w3 - 1.5 * weight * jnp.cos(th2)
     f1 = s21 * w2 * w2 + s31 * w3 * w3 - 2.5 * weight * jnp.cos(q[0])
@@ -63,7 +71,8 @@ def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
 
 
 def potential(q: Configuration, p: Params) -> Scalar:
-    th2, th3 = q[0] + q[1], q[0] + q[1] + q[2]
+    th2 = q[0] + q[1]
+    th3 = q[0] + q[1] + q[2]
     return (
         p["m"] * p["g"] * p["L"] * (2.5 * jnp.sin(q[0]) + 1.5 * jnp.sin(th2) + 0.5 * jnp.sin(th3))
     )

@@ -55,7 +55,8 @@ class Robot(NamedTuple):
 
     def chain(self, gravity: Numbers = EARTH) -> Chain:
         mass, com, inertia = (np.stack(part) for part in zip(*self.bodies, strict=True))
-        place, turn = self.frame[:, :3, 3], self.frame[:, :3, :3]
+        place = self.frame[:, :3, 3]
+        turn = self.frame[:, :3, :3]
         return Chain(
             self.axis, place, mass, com, inertia, slides=self.slides, turn=turn, gravity=gravity
         )
@@ -149,7 +150,8 @@ def _check_moving(moving: list[Joint], base: str, tip: str) -> None:
 
 def _merged_frames(way: list[Joint]) -> tuple[np.ndarray, np.ndarray]:
     """The frame of each moving joint in the previous moving link, and of the tip in the last."""
-    frames, here = [], np.eye(4)
+    frames = []
+    here = np.eye(4)
     for joint in way:
         here = here @ joint.frame
         if joint.moves:
@@ -164,7 +166,8 @@ def _carried(tree: Tree, joint: Joint, moving: set[str]) -> Body:
     waiting = [(joint.child, np.eye(4))]
     while waiting:
         link, frame = waiting.pop()
-        R, r = frame[:3, :3], frame[:3, 3]
+        R = frame[:3, :3]
+        r = frame[:3, 3]
         if (own := tree.links[link]) is not None:
             check_body(link, own)
             found.append(Body(own.mass, R @ own.com + r, R @ own.inertia @ R.T))  # (1)
@@ -202,7 +205,8 @@ def merged(bodies: list[Body]) -> Body:
 def _locks(
     robot: Robot, locks: Iterable[tuple[float, str | int]]
 ) -> tuple[list[float], tuple[int, ...]]:
-    times, joints = [], []
+    times = []
+    joints = []
     for time, joint in locks:
         index = robot.joints.index(joint) if joint in robot.joints else joint
         if isinstance(index, str):

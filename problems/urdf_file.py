@@ -317,10 +317,12 @@ def _limits(where: str, kind: str, element: Element | None) -> tuple[float, floa
             )
         return -math.inf, math.inf, math.inf, math.inf
     value = lambda name, default: _numbers(where, element, name, 1, default)[0]
-    speed, effort = value("velocity", math.inf), value("effort", math.inf)
+    speed = value("velocity", math.inf)
+    effort = value("effort", math.inf)
     if kind not in ("revolute", "prismatic"):
         return -math.inf, math.inf, speed, effort
-    lower, upper = value("lower", 0.0), value("upper", 0.0)  # the defaults of the format
+    lower = value("lower", 0.0)
+    upper = value("upper", 0.0)  # the defaults of the format
     if lower > upper:
         raise ProblemError(
             f"{where}: <limit>: expected lower <= upper, found {lower:g} and {upper:g}"

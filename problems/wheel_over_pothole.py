@@ -129,7 +129,8 @@ def wheel_over_pothole(
             f"ahead and narrower than the wheel, found l = {l:g}, lp = {lp:g}, R = {R:g}"
         )
     params = {name: jnp.asarray(value, float) for name, value in values.items()}
-    q0, v0 = jnp.stack([0.0, R, 0.0]), jnp.stack([v0, 0.0, v0 / R])
+    q0 = jnp.stack([0.0, R, 0.0])
+    v0 = jnp.stack([v0, 0.0, v0 / R])
     return nsdyn.Problem(
         "wheel_over_pothole", SYSTEM, POTHOLE, q0=q0, v0=v0, t_end=t_end, params=params
     )
@@ -144,6 +145,7 @@ def outline(q: Configuration, p: Params, points: int = 60) -> Float[Array, "line
 
 def ground(p: Params, length: Number, depth: float = 0.1) -> Float[Array, "6 2"]:
     """Road and hole from x = -R to `length` as one line, shape (6, 2), for drawing."""
-    near, far = p["l"], p["l"] + p["lp"]
+    near = p["l"]
+    far = p["l"] + p["lp"]
     x = jnp.stack([-p["R"], near, near, far, far, length])
     return jnp.stack([x, jnp.array([0.0, 0.0, -depth, -depth, 0.0, 0.0])], axis=-1)

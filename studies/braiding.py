@@ -136,7 +136,8 @@ def draw(folder: str | Path) -> list[Path]:
 
 
 def _measured(data: Dataset) -> list[str]:
-    before, after = data.v_before.values[:, 0], data.v_after.values[:, 0]
+    before = data.v_before.values[:, 0]
+    after = data.v_after.values[:, 0]
     speed = np.hypot(*after[:, :2].T) / np.hypot(*before[:, :2].T)
     return [str(len(before)), f"{speed.mean():.6f}", f"{(after[:, 2] / before[:, 2]).mean():.6f}"]
 
@@ -153,13 +154,15 @@ def _motion(runs: dict[str, Dataset]) -> Figure:
         }
         speed = lambda v: np.hypot(v[:, 0, 0], v[:, 0, 1])
         for ax, value in ((middle, lambda v: v[:, 0, 2]), (right, speed)):
-            t, y = data.t.values, value(data.v.values)
+            t = data.t.values
+            y = value(data.v.values)
             at = np.searchsorted(t, data.t_switch.values - 1e-12)
             limits = [value(v.values) for v in (data.v_before, data.v_after)]
             if np.abs(limits[1] - limits[0]).max() < 1e-6:  # round-off is no jump
                 ax.plot(t, y, **look)
                 continue
-            places, times = np.repeat(at, 2), np.repeat(data.t_switch.values, 2)
+            places = np.repeat(at, 2)
+            times = np.repeat(data.t_switch.values, 2)
             style.jumping_line(
                 ax,
                 np.insert(t, places, times),
@@ -195,7 +198,8 @@ def _axes_of_gears(ax: Axes) -> np.ndarray:
 
 def _strip(data: Dataset) -> Figure:
     """The ring between two transfers of its first carrier."""
-    t, first = data.t.values, np.flatnonzero(np.diff(data.mode.values[:, 0]))[:2]
+    t = data.t.values
+    first = np.flatnonzero(np.diff(data.mode.values[:, 0]))[:2]
     rows = np.linspace(first[0] + 1, first[1], SNAPSHOTS).astype(int)
     fig, axes = style.figure((1, SNAPSHOTS), style.DOUBLE, 1.75)
     for ax, row in zip(axes, rows, strict=True):
@@ -244,8 +248,11 @@ def _carrier(ax: Axes, path: np.ndarray, number: int) -> None:
 def _braid(data: Dataset) -> Figure:
     """Each yarn as segments, with a gap where it passes below another."""
     fig, (ax,) = style.figure((1, 1), style.COLUMN, 3.2)
-    x, y = data.q.values[..., 0], data.q.values[..., 1]
-    angle, radius, t = np.unwrap(np.arctan2(y, x), axis=0), np.hypot(x, y), data.t.values
+    x = data.q.values[..., 0]
+    y = data.q.values[..., 1]
+    angle = np.unwrap(np.arctan2(y, x), axis=0)
+    radius = np.hypot(x, y)
+    t = data.t.values
     half = x.shape[1] // 2
     for carrier in range(x.shape[1]):
         others = slice(half, None) if carrier < half else slice(0, half)

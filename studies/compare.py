@@ -232,7 +232,8 @@ def _found(problem: Problem, job: _Job, t_end: float, data: Path | None, force: 
                 for name, value in variables.items()
             }
         )
-    name, described = _file_name(job), _described(problem, job, t_end)
+    name = _file_name(job)
+    described = _described(problem, job, t_end)
     if force or not archive.exists(data, name, described):
         archive.write(data, name, _computed(problem, job, t_end), described)
     return archive.read(data, name)[0]

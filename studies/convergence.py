@@ -113,7 +113,8 @@ def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
 
 
 def _arc(q: Configuration, p: Params, nx: Number, ny: Number) -> Scalar:
-    x, y = q[0] - p["l"], q[1]
+    x = q[0] - p["l"]
+    y = q[1]
     return nx * x + ny * y - 0.5 * p["k"] * (x * x + y * y)  # (1)
 
 
@@ -149,7 +150,9 @@ class Exact:
     for k = 0, else from (2)."""
 
     def __init__(self, k: float, t_switch: float) -> None:
-        self.k, self.t_switch, self.th = k, t_switch, np.arctan(TRACK["a"])
+        self.k = k
+        self.t_switch = t_switch
+        self.th = np.arctan(TRACK["a"])
         if k != 0:  # from the corner backwards and forwards
             self.first = self._swing(0.0, TRACK["v0"], 0.0)
             self.second = self._swing(TRACK["t_end"], TRACK["v0"] * np.cos(self.th), self.th)
@@ -175,7 +178,8 @@ class Exact:
             self.first(np.minimum(t, self.t_switch)),
         )
         th = np.where(late, self.th, 0.0)
-        x, y = np.sin(phi + th) - np.sin(th), np.cos(th) - np.cos(phi + th)
+        x = np.sin(phi + th) - np.sin(th)
+        y = np.cos(th) - np.cos(phi + th)
         q = np.array([TRACK["l"], 0.0]) + np.stack([x, y], axis=1) / self.k
         return q, (w / self.k)[:, None] * np.stack([np.cos(phi + th), np.sin(phi + th)], axis=1)
 
@@ -201,7 +205,8 @@ def _directed(one: np.ndarray, two: np.ndarray) -> float:
     long = np.any(one[:, 0] != one[:, 1], axis=1)
     between = one[long, 0] + along * (one[long, 1] - one[long, 0])
     points = np.concatenate([one[~long, 0], between.reshape(-1, one.shape[2])])
-    a, d = two[:, 0], two[:, 1] - two[:, 0]
+    a = two[:, 0]
+    d = two[:, 1] - two[:, 0]
     length = np.sum(d**2, axis=1)
     offset = points[:, None] - a[None]
     part = np.clip(np.sum(offset * d[None], axis=2) / np.where(length > 0, length, 1.0), 0.0, 1.0)
@@ -228,7 +233,8 @@ def compute(
 ) -> list[Path]:
     """Archive the errors of each scheme, for steps in descending order, and the table of them. Data
     with the same settings and version are kept unless `force` is given."""
-    data, files = Path(folder) / "data", []
+    data = Path(folder) / "data"
+    files = []
     common = {"track": TRACK, "curvatures": CURVATURES, "newton": NEWTON}
     common |= {"steps": steps, "phases": PHASES, "t_switch": T_SWITCH, "late": LATE}
     for name in schemes:
@@ -381,7 +387,8 @@ def _legend(fig: Figure, names: list[str]) -> None:
     """One column per family; short columns are padded."""
     columns = [[name for name in names if name.startswith(family)] for family in FAMILIES]
     height = max(map(len, columns))
-    handles, labels = [], []
+    handles = []
+    labels = []
     for column in columns:
         handles += [Line2D([], [], **_look(name)) for name in column]
         handles += [Line2D([], [], linestyle="none")] * (height - len(column))

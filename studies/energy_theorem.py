@@ -145,7 +145,8 @@ def _kinetic(M: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 def _pendulum(positions: int, params: dict, q: list, v: list) -> dict[str, tuple]:
     A = np.tril(np.ones((3, 3)))
-    M, G = np.asarray(mass(jnp.asarray(q), params)), np.eye(3)
+    M = np.asarray(mass(jnp.asarray(q), params))
+    G = np.eye(3)
     inverse = np.linalg.inv(A)
     absolute = inverse.T @ M @ inverse, G[1:2] @ inverse, G[2:] @ inverse, A @ v  # (2)
     curves = {
@@ -156,7 +157,8 @@ def _pendulum(positions: int, params: dict, q: list, v: list) -> dict[str, tuple
 
 
 def _wheel(positions: int, m: float, R: float, width: float) -> dict[str, tuple]:
-    x, M = width / 2, np.diag([m, m, m * R**2 / 2])
+    x = width / 2
+    M = np.diag([m, m, m * R**2 / 2])
     y = np.sqrt(R**2 - x**2)
     rows = lambda x: np.array([[2 * x, 2 * y, 0.0], [-y / R**2, x / R**2, 1.0]])  # (3)
     metres = M, rows(x), rows(-x), np.array([y, -x, 1.0])
@@ -226,7 +228,8 @@ def _good(data: Dataset) -> np.ndarray:
 def _figure_1(data: Dataset) -> Figure:
     fig, (ax,) = style.figure((1, 1), style.COLUMN, 2.9)
     good = _good(data)
-    rows, (mass_change, change) = data.rows.values[good], data.change.values[:, good]
+    rows = data.rows.values[good]
+    mass_change, change = data.change.values[:, good]
     spread = np.random.default_rng(0).uniform(
         -0.15, 0.15, len(rows)
     )  # so that points do not hide each other

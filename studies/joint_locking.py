@@ -197,7 +197,8 @@ def _figure_1(data: Dataset, params: dict) -> Figure:
 
 def _pendulum(ax: Axes, points: np.ndarray, locked: np.ndarray, grey: str, zorder: float) -> None:
     for a, b in pairwise(points):
-        length, angle = np.hypot(*(b - a)), np.arctan2(*(b - a)[::-1])
+        length = np.hypot(*(b - a))
+        angle = np.arctan2(*(b - a)[::-1])
         ends = f"round,pad=0,rounding_size={WIDTH / 2}"
         box = FancyBboxPatch(
             (-WIDTH / 2, -WIDTH / 2), length + WIDTH, WIDTH, boxstyle=ends, mutation_aspect=1

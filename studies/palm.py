@@ -102,7 +102,8 @@ def draw(folder: str | Path) -> list[Path]:
     """Draw the archived data; returns the files written."""
     folder = Path(folder)
     found = {name: archive.read(folder / "data", name) for name in CASES}
-    runs, described = {name: data for name, (data, _) in found.items()}, found["lock"][1]
+    runs = {name: data for name, (data, _) in found.items()}
+    described = found["lock"][1]
     with style.use():
         files = style.save(_poses(runs["exchange_1"]), folder, "figure_1")
         files += style.save(_histories(runs), folder, "figure_2")
@@ -119,7 +120,9 @@ def draw(folder: str | Path) -> list[Path]:
 
 def _poses(data: Dataset) -> Figure:
     """The palm at instants before, at and after the exchange of locks."""
-    p, t, when = problems.get("metamorphic_palm").params, data.t.values, float(data.t_switch[0])
+    p = problems.get("metamorphic_palm").params
+    t = data.t.values
+    when = float(data.t_switch[0])
     poses = np.insert(data.q.values, np.searchsorted(t, when), data.q_switch.values[0], axis=0)
     lines = np.asarray(jax.vmap(lambda q: outline(q, p))(jnp.asarray(poses))) @ VIEW.T
     rows = [*np.linspace(0, np.searchsorted(t, when), 3).astype(int), len(poses) - 1]
@@ -133,7 +136,8 @@ def _poses(data: Dataset) -> Figure:
 
 def _pose(ax: Axes, lines: np.ndarray, locked: int) -> None:
     """The last pose, with the paths of its hinges; parts behind the sphere are pale."""
-    turn, line = np.linspace(0, 2 * np.pi, 100), lines[-1]
+    turn = np.linspace(0, 2 * np.pi, 100)
+    line = lines[-1]
     ax.plot(np.cos(turn), np.sin(turn), color="0.8", linestyle="-", linewidth=0.6)
     for hinge in (2, 3):
         ax.plot(
@@ -159,7 +163,8 @@ def _pose(ax: Axes, lines: np.ndarray, locked: int) -> None:
 
 
 def _jump(ax: Axes, data: Dataset, y: np.ndarray, before: float, after: float, **look: Any) -> None:
-    t, when = data.t.values, float(data.t_switch[0])
+    t = data.t.values
+    when = float(data.t_switch[0])
     at = np.searchsorted(t, when - 1e-12)
     style.jumping_line(
         ax, np.insert(t, at, [when, when]), np.insert(y, at, [before, after]), **look

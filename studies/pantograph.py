@@ -155,7 +155,10 @@ def report(d: float, gamma: float, T_c: float, beta: float | None = None) -> nsd
     impulse beta."""
     problem = problems.get("pantograph", d=d, gamma=gamma, distance=0.0)
     M, J = map(np.asarray, _matrices(problem.q0, problem.params))
-    v, before, A, B = np.asarray(problem.v0), np.zeros((0, 2)), J[1:], J[:1]
+    v = np.asarray(problem.v0)
+    before = np.zeros((0, 2))
+    A = J[1:]
+    B = J[:1]
     unit = nsdyn.transition_report(M, before, A, v)
     v = v * np.sqrt(T_c / unit.energy_before[1])
     after = None if beta is None else laws.NonIdeal(B, beta=[beta]).jump(M, before, A, v).v_after
@@ -206,7 +209,8 @@ def _xi(point: Float[Array, " 2"], p: Params) -> Float[Array, " 2"]:
     """(2) at 90 and 60 degrees; NaN outside the workspace. In all four angles, so that every
     assembly is included."""
     q = reached(point, p)
-    G, J = jax.jacfwd(loop)(q, 0.0, p), jax.jacfwd(tip_of_links)(q, p)
+    G = jax.jacfwd(loop)(q, 0.0, p)
+    J = jax.jacfwd(tip_of_links)(q, p)
     M = LINKS.mass(q, p)
     kkt = jnp.block([[M, G.T], [G, jnp.zeros((2, 2))]])
     mobility = (
@@ -231,7 +235,8 @@ def _map(points: int) -> dict[str, tuple]:
 
 def _impacts(step: float) -> dict[str, tuple]:
     """T_c and T_a on the grid and at the two limits of the impact."""
-    law, runs = laws.NonIdeal(tangent, mu=MU), []
+    law = laws.NonIdeal(tangent, mu=MU)
+    runs = []
     for d, gamma, T_c_before, *_ in PAPER:
         problem = problems.get("pantograph", d=d, gamma=gamma, distance=0.0)
         at_wall = report(d, gamma, T_c_before / 1e3)
@@ -268,8 +273,10 @@ def _split(
     q: Float[Array, "samples n"], v: Float[Array, "samples n"], p: Params
 ) -> tuple[Array, Array]:
     def one(q: Configuration, v: Velocity) -> tuple[Scalar, Scalar]:
-        M, J = MINIMAL.mass(q, p), jax.jacfwd(tip)(q, p)
-        rate, mobility = J[1] @ v, J[1] @ jnp.linalg.solve(M, J[1])
+        M = MINIMAL.mass(q, p)
+        J = jax.jacfwd(tip)(q, p)
+        rate = J[1] @ v
+        mobility = J[1] @ jnp.linalg.solve(M, J[1])
         T_c = 0.5 * rate**2 / mobility
         return T_c, 0.5 * v @ M @ v - T_c
 
@@ -374,10 +381,9 @@ def _figure_1(data: Dataset) -> Figure:
 
 def _margin(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The distance of a point inside the workspace from its border; negative outside."""
-    shift, (near, far) = (
-        TABLE_1["l5"] / 2,
-        (TABLE_1["l2"] - TABLE_1["l1"], TABLE_1["l2"] + TABLE_1["l1"]),
-    )
+    shift = TABLE_1["l5"] / 2
+    near = TABLE_1["l2"] - TABLE_1["l1"]
+    far = TABLE_1["l2"] + TABLE_1["l1"]
     reach = np.stack([np.hypot(x[None, :] - side, y[:, None]) for side in (shift, -shift)])
     return np.minimum(far - reach.max(axis=0), reach.min(axis=0) - near)
 
@@ -413,7 +419,8 @@ def _experiments(ax: Axes, gamma: int) -> None:
 def _figure_2(data: Dataset) -> Figure:
     fig, axes = style.figure((2, 3), style.DOUBLE, 3.9)
     for i, case in enumerate(PAPER):
-        ax, t = axes[3 * (i % 2) + i // 2], 1e3 * data.t.values[i]
+        ax = axes[3 * (i % 2) + i // 2]
+        t = 1e3 * data.t.values[i]
         left = int(np.flatnonzero(np.diff(t) == 0)[0])
         for name, k, printed in (
             ("T_c", 0, (case.T_c, case.T_c_after)),

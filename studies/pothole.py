@@ -216,13 +216,15 @@ def _table(runs: dict[float, Dataset]) -> str:
 
 def _poses(data: Dataset) -> Figure:
     fig, (ax,) = style.figure((1, 1), style.DOUBLE, 2.8)
-    p, q = {key: jnp.asarray(value) for key, value in WHEEL.items()}, data.q.values
+    p = {key: jnp.asarray(value) for key, value in WHEEL.items()}
+    q = data.q.values
     length = float(q[-1, 0] + WHEEL["R"] + 0.05)
     road = np.array(ground(p, length, DEPTH))
     road[0, 0] -= 0.05
     ax.fill_between(road[:, 0], road[:, 1], -0.2, color="0.88", linewidth=0)
     ax.plot(*road.T, color="black", linestyle="-", linewidth=1.0)
-    passes, last = np.searchsorted(data.t.values, data.t_switch.values), len(q) - 1
+    passes = np.searchsorted(data.t.values, data.t_switch.values)
+    last = len(q) - 1
     for k in (0, passes[0] // 2, (passes[2] + last) // 2, last):
         _wheel(ax, q[k], p, color=style.GREY, linestyle="-", linewidth=0.5)
     for k, pose in enumerate(data.q_switch.values):
@@ -248,7 +250,8 @@ def _with_jumps(
     data: Dataset, rows: np.ndarray, before: np.ndarray, after: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rows with both limits inserted at the middle, the only jump."""
-    t, when = data.t.values, float(data.t_switch[MIDDLE])
+    t = data.t.values
+    when = float(data.t_switch[MIDDLE])
     at = np.searchsorted(t, when - 1e-12)  # the row at the switch holds the state after it
     return np.insert(t, at, [when, when]), np.insert(rows, at, [before[MIDDLE], after[MIDDLE]])
 

@@ -239,7 +239,8 @@ def draw(folder: str | Path) -> list[Path]:
 
 
 def _table(right: Dataset, wrong: Dataset) -> str:
-    distance, error = stopping_figures.distance(right), stopping_figures.error(right, wrong)
+    distance = stopping_figures.distance(right)
+    error = stopping_figures.error(right, wrong)
     rows = [
         [
             "distance of the flange, m",

@@ -151,7 +151,8 @@ def speed_after(E: float) -> float:
 
 def index_2_ratio(E: float) -> float:
     """u_2/v_0 of (4)."""
-    c, th = alpha(RHO_INF), np.arctan(TRACK["a"])
+    c = alpha(RHO_INF)
+    th = np.arctan(TRACK["a"])
     return speed_after(E) / TRACK["v0"] + float(1 / (c.gamma * c.k) - 1) * np.sin(th) * np.tan(
         (1 - E) * th
     )
@@ -161,10 +162,14 @@ def exact(
     t: np.ndarray, x0: float, E: float = 1.0, gravity: float = TRACK["g"]
 ) -> tuple[np.ndarray, np.ndarray]:
     """q and v of (2), shape (rows, 2); a row at t_s holds the state after the corner."""
-    l, v0, th = TRACK["l"], TRACK["v0"], np.arctan(TRACK["a"])
+    l = TRACK["l"]
+    v0 = TRACK["v0"]
+    th = np.arctan(TRACK["a"])
     tau = (t - (l - x0) / v0)[:, None]
-    u, a = speed_after(E), gravity * np.sin(th)
-    along, up = np.array([1.0, 0.0]), np.array([np.cos(th), np.sin(th)])
+    u = speed_after(E)
+    a = gravity * np.sin(th)
+    along = np.array([1.0, 0.0])
+    up = np.array([np.cos(th), np.sin(th)])
     corner = np.array([l, 0.0])
     before = tau < 0
     q = np.where(before, corner + v0 * tau * along, corner + (u * tau - a * tau**2 / 2) * up)
@@ -270,7 +275,9 @@ def _residuals(problem: nsdyn.Problem, run: nsdyn.Trajectory) -> dict[str, np.nd
 
 def _table(data: Path, schemes: Iterable[str]) -> dict[str, tuple]:
     """Residuals after the event and energy errors of all schemes, for E = 1 with gravity."""
-    most, end, error = [], [], []
+    most = []
+    end = []
+    error = []
     right = 0.5 * TRACK["m"] * speed_after(1.0) ** 2
     for name in schemes:
         run = archive.read(data, name)[0].isel(case=0)
@@ -335,7 +342,8 @@ def draw(folder: str | Path) -> list[Path]:
 
 def reference(step: float) -> dict[float, dict[str, Any]]:
     """The exact motion for E = 1 and 1/2, with two rows at the event."""
-    x0, found = start(step, PHASE), {}
+    x0 = start(step, PHASE)
+    found = {}
     t_switch = (TRACK["l"] - x0) / TRACK["v0"]
     t = np.linspace(0.0, TRACK["t_end"], 201)
     t = np.sort(np.append(t[np.abs(t - t_switch) > 1e-9], [np.nextafter(t_switch, 0.0), t_switch]))

@@ -80,7 +80,9 @@ def closed_form(e: Number, w: Float[Array, " 2"], m: Number, L: Number) -> jax.A
 def computed(e: Number, w: Float[Array, " 2"], m: Number, L: Number) -> tuple[jax.Array, jax.Array]:
     """(1) by the recursion and by the dense law."""
     p = problems.two_link_impact(m=m, L=L, w=w).params
-    chain, normal, q = p["chain"], -p["normal"], jnp.zeros(2)
+    chain = p["chain"]
+    normal = -p["normal"]
+    q = jnp.zeros(2)
     G = jax.grad(lambda q: jnp.sum(normal * tip(chain, q, p["tip"])))(q)
     response = restitution(chain, q, w, p["tip"], normal, e)
     jump = laws.Restitution(e).jump(mass_matrix(chain, q), jnp.zeros((0, 2)), G[None], w)
@@ -100,7 +102,8 @@ def _variables(cases: int) -> dict[str, tuple]:
     values = jax.jit(jax.vmap(lambda *case: jnp.stack([closed_form(*case), *computed(*case)])))
     e, w, m, L = (np.concatenate(pair) for pair in zip(curve, draws, strict=True))
     found = np.asarray(values(e, w, m, L))
-    exact, errors = found[:, 0], np.abs(found[:, 1:] - found[:, :1])
+    exact = found[:, 0]
+    errors = np.abs(found[:, 1:] - found[:, :1])
     speed = 2 * np.abs(w[:, 0]) + np.abs(w[:, 1])  # of terms that may cancel in W
     size = (
         np.stack([7 / 24 * m * L * speed, speed / 4, 3 / 2 * speed, L * speed], axis=1)

@@ -172,13 +172,17 @@ def basin(problem: nsdyn.Problem, x: np.ndarray, size: int) -> dict[str, tuple]:
 def classified(events: Events, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The number of strikes of each trajectory, and whether it is near the gait x at the last
     one."""
-    records, count = events.records, np.asarray(events.count)
+    records = events.records
+    count = np.asarray(events.count)
     mode = np.asarray(records.mode_after)
     seen = np.arange(mode.shape[1])[None] < count[:, None]
     strikes = np.sum(seen & (mode < LEGS), axis=1)
-    i, last = np.arange(len(count)), np.maximum(count - 1, 0)
-    leg, standing = mode[i, last] % LEGS, mode[i, last] < LEGS
-    q, v = np.asarray(records.q)[i, last], np.asarray(records.v_after)[i, last]
+    i = np.arange(len(count))
+    last = np.maximum(count - 1, 0)
+    leg = mode[i, last] % LEGS
+    standing = mode[i, last] < LEGS
+    q = np.asarray(records.q)[i, last]
+    v = np.asarray(records.v_after)[i, last]
     state = np.stack([q[i, 3 - leg], v[i, 2 + leg], v[i, 3 - leg]], axis=1)
     return strikes, standing & (strikes >= STRIKES) & (np.abs(state - x[None]).max(axis=1) < NEAR)
 
@@ -196,7 +200,8 @@ def draw(folder: str | Path) -> list[Path]:
     with style.use():
         files = style.save(_strides(found, modulus[0]), folder, "figure_1")
         files += style.save(_map(basin, found.state.values), folder, "figure_2")
-    x, size = found.state.values, len(basin.th)
+    x = found.state.values
+    size = len(basin.th)
     words = CAPTIONS.format(
         version=described["versions"]["nsdyn"],
         near=NEAR,
@@ -247,7 +252,9 @@ def _strides(found: Dataset, modulus: float) -> Figure:
 
 def _portrait(ax: Axes, found: Dataset) -> None:
     """Leg 0: it stands in the first stride, swings in the second."""
-    angle, rate, mode = found.q.values[:, 2], found.v.values[:, 2], found.mode.values
+    angle = found.q.values[:, 2]
+    rate = found.v.values[:, 2]
+    mode = found.mode.values
     stands = np.flatnonzero(mode == 0)
     stands = stands[stands < np.argmax(mode == 1)]
     swings = np.flatnonzero(mode == 1)

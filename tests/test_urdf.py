@@ -308,5 +308,5 @@ def test_what_is_wrong_is_named(tmp_path, text, arguments, expected):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(ProblemError, match=r"nowhere\.urdf.*expected a URDF file"):
+    with pytest.raises(ProblemError, match=r"nowhere\.urdf.*expected a readable URDF file"):
         problems.from_urdf(tmp_path / "nowhere.urdf")

@@ -168,7 +168,8 @@ def _compared(
     run = prepare()
     compile_time = time.perf_counter() - began
     best, c_best = np.inf, np.inf
-    rows, c = np.zeros(0), None
+    rows = np.zeros(0)
+    c = None
     for _ in range(repeats):
         began = time.perf_counter()
         rows = run()
@@ -230,7 +231,8 @@ def _implicit(repeats: int) -> dict:
         program: Any = _wheel
         runs[name] = program.lower(problem, scheme, problem.q0).compile()
         found[f"{name}_compile_s"] = time.perf_counter() - began
-    steps, best = round(problem.t_end / WHEEL_STEP), dict.fromkeys(schemes, np.inf)
+    steps = round(problem.t_end / WHEEL_STEP)
+    best = dict.fromkeys(schemes, np.inf)
     for _ in range(4 * repeats):  # a run takes a millisecond
         for name, scheme in schemes.items():
             began = time.perf_counter()

@@ -166,7 +166,8 @@ def _data(folder: str | Path) -> Path:
 
 def slope(links: ArrayLike, times: ArrayLike) -> float:
     """b of (1)."""
-    links, times = np.asarray(links), np.asarray(times)
+    links = np.asarray(links)
+    times = np.asarray(times)
     long = links >= FITTED
     return float(np.polyfit(np.log(links[long]), np.log(times[long]), 1)[0])  # (1)
 
@@ -184,7 +185,8 @@ def loses_from(links: Sequence[int], dense: ArrayLike, recursion: ArrayLike) -> 
 
 def rows(found: dict[str, list]) -> list[tuple[str, str, str, str]]:
     """Quantity, measured, target, aim: as in `benchmark.rows`."""
-    links, table = found["links"], []
+    links = found["links"]
+    table = []
     span = f"{FITTED} to {links[-1]} links"
     for name, title, dense in (
         ("forward", "forward dynamics", "forward_dense"),

@@ -115,7 +115,8 @@ class Table(NamedTuple):
 
 def table(found: Comparison) -> Table:
     """One row per run; further information is in notes."""
-    laws, rows = found.laws, []
+    laws = found.laws
+    rows = []
     reasons: list[str] = []
     for run in found.runs:
         values = measured(run, found.references.get(run.law))

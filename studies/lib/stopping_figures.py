@@ -77,7 +77,8 @@ def _borders(ax: Axes, data: Dataset, kind: np.ndarray) -> None:
     middle = lambda x: np.concatenate(
         [[1.5 * x[0] - 0.5 * x[1]], (x[1:] + x[:-1]) / 2, [1.5 * x[-1] - 0.5 * x[-2]]]
     )
-    a, b = middle(data.speed.values), middle(data.torque.values)
+    a = middle(data.speed.values)
+    b = middle(data.torque.values)
     look: dict[str, Any] = {"color": style.ORANGE, "linestyle": "-", "linewidth": 1.3}
     for j, i in zip(*np.nonzero(np.diff(kind, axis=1)), strict=True):
         ax.plot([a[i + 1]] * 2, b[j : j + 2], **look)

@@ -105,7 +105,8 @@ def mark_times(ax: Axes, times: Iterable[float], labels: Iterable[str] = ()) -> 
 def jumping_line(ax: Axes, t: ArrayLike, y: ArrayLike, **options: Any) -> None:
     """A line through values with two rows where they jump: open circle for the left limit, filled
     for the right one."""
-    t, y = np.asarray(t, float), np.asarray(y, float)
+    t = np.asarray(t, float)
+    y = np.asarray(y, float)
     left = np.flatnonzero(np.diff(t) == 0)
     left = left[
         np.abs(y[left + 1] - y[left]) > VISIBLE * np.ptp(y[np.isfinite(y)])

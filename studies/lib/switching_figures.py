@@ -55,7 +55,8 @@ def _shown(runs: dict[str, Dataset]) -> list[str]:
 
 def _heaviside(data: Dataset) -> Figure:
     fig, (ax,) = style.figure((1, 1), style.COLUMN, 2.2)
-    x, jump = data.x.values, data.step.values == 0.5
+    x = data.x.values
+    jump = data.step.values == 0.5
     ax.plot(
         x,
         np.where(jump, np.nan, data.step.values),
@@ -88,7 +89,8 @@ def _manifolds(data: Dataset) -> Figure:
     flat, slope = data.line.values
     corner = flat[np.argmin(np.abs(flat - slope)[:, 1]), 0]
     a = (slope[-1, 1] - slope[0, 1]) / (slope[-1, 0] - slope[0, 0])
-    xlim, ylim = (0.0, 2 * corner), (-0.62 * a * corner, 1.15 * a * corner)
+    xlim = (0.0, 2 * corner)
+    ylim = (-0.62 * a * corner, 1.15 * a * corner)
     surfaces = (([corner, corner], ylim), (xlim, [-0.5 * a * corner, 0.5 * a * corner]))
     names = ("$z = x - l$", r"$z = y - \frac{1}{2} a (x - l)$")
     for ax, letter, members, (x, y), name in zip(
@@ -248,7 +250,8 @@ def _residuals(runs: dict[str, Dataset], t_switch: float) -> Figure:
 
 def _decay(ax: Axes, run: Dataset) -> None:
     """The factor rho_inf per step, next to the ringing of index 3."""
-    t, switched = run.t.values, int(np.argmax(run.mode.values == 1))
+    t = run.t.values
+    switched = int(np.argmax(run.mode.values == 1))
     line = 0.05 * np.abs(run.velocity.values[switched]) * RHO_INF ** np.arange(len(t) - switched)
     ax.plot(t[switched:], line, color="black", linestyle="-", linewidth=0.6)
     middle = len(t) - (len(t) - switched) // 2
