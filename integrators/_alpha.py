@@ -41,6 +41,7 @@ from jaxtyping import Array, Float
 
 from nsdyn._types import Configuration, Number, Params, Rows, Scalar, Time, Velocity
 from nsdyn.errors import ProblemError
+from nsdyn.integrators._time_stepping import sizes
 from nsdyn.mechanics.formulations import lagrange
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
@@ -120,17 +121,18 @@ def begin(
     a, lam = acceleration(*here)
     along = (qdot, a, jnp.ones_like(point.t))
     jerk = jax.jvp(lambda *x: acceleration(*x)[0], here, along)[1]
-    drift = c.D * jerk  # (4)
-    if not (tilt or shift) or model.m == 0:
-        return AlphaMemory(a=a, lam=lam, drift=drift, tilt=zero, shift=zero, effort=Effort.none())
-    reaction = SaddlePoint(model, point, p)
-    hidden = c.C * reaction.smallest_motion_of_positions(reaction.G @ jerk)
-    if tilt:
-        return AlphaMemory(  # (5)
-            a=a, lam=lam, drift=drift, tilt=hidden, shift=zero, effort=Effort.none()
-        )
-    return AlphaMemory(  # (6)
-        a=a, lam=lam, drift=drift + 2 * hidden, tilt=zero, shift=2 * hidden, effort=Effort.none()
+    hidden = zero
+    if (tilt or shift) and model.m > 0:
+        reaction = SaddlePoint(model, point, p)
+        hidden = c.C * reaction.smallest_motion_of_positions(reaction.G @ jerk)
+    offset = 2 * hidden if shift else zero  # (6)
+    return AlphaMemory(
+        a=a,
+        lam=lam,
+        drift=c.D * jerk + offset,  # (4), (6)
+        tilt=hidden if tilt else zero,  # (5)
+        shift=offset,
+        effort=Effort.none(),
     )
 
 
@@ -196,10 +198,7 @@ class AlphaStep(NamedTuple):
     ) -> Scalar:
         """Absolute Newton tolerance: round-off of q/h^2 and v/h, plus a fraction of |M^-1 f| in
         case the acceleration itself vanishes."""
-        size = lambda x: jnp.max(jnp.abs(weights * x))
-        q = size(model.system.as_motion(point.q, p))
-        v = size(point.v)
-        push = size(model.system.solver(point.q, p)(model.force(point, p)))
+        q, v, push = sizes(model, point, weights, p)
         return NOISE * (q / self.dq_da + v / jnp.abs(self.dv_da)) + tolerance * push
 
     def memory(self, dv: Velocity, lam: Rows, effort: Effort) -> AlphaMemory:

@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from nsdyn._types import GuardMask, Guards, Number, Params, Velocity
+from nsdyn._types import GuardMask, Guards, Number, Params, Scalar, Velocity
 from nsdyn.laws.base import AbstractLaw, Jump
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
@@ -77,6 +77,14 @@ def projected(here: SaddlePoint, v: Velocity) -> Jump:
     """The jump to the nearest velocity, in the mass metric, that satisfies the rows."""
     step, mu = here.smallest_motion(-here.psi(v))
     return Jump(v + step, mu, here.G)
+
+
+def sizes(model: Model, point: Point, weights: Array, p: Params) -> tuple[Scalar, Scalar, Scalar]:
+    """The weighted sizes of q, v and M^-1 f, for the absolute tolerance of Newton's method."""
+    size = lambda x: jnp.max(jnp.abs(weights * x))
+    system = model.system
+    a = system.solver(point.q, p)(model.force(point, p))
+    return size(system.as_motion(point.q, p)), size(point.v), size(a)
 
 
 class Step(NamedTuple):

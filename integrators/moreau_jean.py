@@ -25,7 +25,13 @@ from jaxtyping import Array, Float
 
 from nsdyn._types import Number, Params, Scalar, Velocity
 from nsdyn.errors import ProblemError
-from nsdyn.integrators._time_stepping import AbstractTimeStepping, NewMode, Step, projected
+from nsdyn.integrators._time_stepping import (
+    AbstractTimeStepping,
+    NewMode,
+    Step,
+    projected,
+    sizes,
+)
 from nsdyn.laws.base import AbstractLaw, Jump
 from nsdyn.mechanics.formulations import lagrange
 from nsdyn.mechanics.model import Model, Point
@@ -87,11 +93,8 @@ class MoreauJean(AbstractTimeStepping):
         x0 = jnp.concatenate([point.v + h * memory.a, jnp.zeros(n if self.projection else 0)])
         one = model.system.weights(point.q, p)
         weights = jnp.concatenate([jnp.broadcast_to(one, (n,))] * (2 if self.projection else 1))
-        size = lambda x: jnp.max(jnp.abs(one * x))
-        q = size(model.system.as_motion(point.q, p))
-        v = size(point.v)
-        push = h * size(model.system.solver(point.q, p)(f0))
-        noise = NOISE * (v + q / h) + self.newton.tolerance * push
+        q, v, push = sizes(model, point, one, p)
+        noise = NOISE * (v + q / h) + self.newton.tolerance * (h * push)
         residual = lambda x, args: x - _solved(x, *args)[0]
         x, effort = self.newton.solve(residual, x0, args, noise, weights)
         _, jump, end, free, found = _solved(x, *args)

@@ -133,7 +133,9 @@ def emergency_stop(
         "catch": each("catch", catch),
         "on": each("on", on),
     }
-    brakes = nsdyn.Transitions(rows, guards, after, live, hold, mode0=np.full(chain.n, FREE))
+    brakes = nsdyn.Transitions(
+        rows=rows, guards=guards, after=after, live=live, hold=hold, mode0=np.full(chain.n, FREE)
+    )
     q0, v0 = (params["ratio"] * each(name, x) for name, x in (("angles", angles), ("rates", rates)))
     return nsdyn.Problem("emergency_stop", SYSTEM, brakes, q0=q0, v0=v0, t_end=t_end, params=params)
 

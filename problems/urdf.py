@@ -58,7 +58,14 @@ class Robot(NamedTuple):
         place = self.frame[:, :3, 3]
         turn = self.frame[:, :3, :3]
         return Chain(
-            self.axis, place, mass, com, inertia, slides=self.slides, turn=turn, gravity=gravity
+            axis=self.axis,
+            place=place,
+            mass=mass,
+            com=com,
+            inertia=inertia,
+            slides=self.slides,
+            turn=turn,
+            gravity=gravity,
         )
 
 
@@ -114,10 +121,16 @@ def read(path: str | Path, base: str | None = None, tip: str | None = None) -> R
         bodies = tuple(_carried(tree, joint, {j.name for j in moving}) for joint in moving)
         column = lambda name: np.array([getattr(joint, name) for joint in moving])
         slides = np.array([float(joint.kind in SLIDES) for joint in moving])
-        limits = (column(name) for name in ("rest", "lower", "upper", "speed", "effort"))
-        names = tuple(joint.name for joint in moving)
+        limits = {name: column(name) for name in ("rest", "lower", "upper", "speed", "effort")}
         return Robot(
-            tree.name, names, frames, column("axis"), slides, bodies, tip_frame[:3, 3], *limits
+            name=tree.name,
+            joints=tuple(joint.name for joint in moving),
+            frame=frames,
+            axis=column("axis"),
+            slides=slides,
+            bodies=bodies,
+            tip=tip_frame[:3, 3],
+            **limits,
         )
 
 

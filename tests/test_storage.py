@@ -273,7 +273,7 @@ def test_a_variable_of_another_shape_is_noticed(tmp_path):
     small().save(tmp_path / "run.nc")
     with xarray.open_dataset(tmp_path / "run.nc", engine="scipy", decode_cf=False) as file:
         file.load().isel(coordinate=[0]).to_netcdf(tmp_path / "other.nc", engine="scipy")
-    with pytest.raises(nsdyn.FileError, match=r"q: expected shape \(3, 1\)|event_q"):
+    with pytest.raises(nsdyn.FileError, match=r"q: expected shape .*, found \(3, 1\)|event_q"):
         nsdyn.load(tmp_path / "other.nc")
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array
 
 from nsdyn._types import Matrix, Params, RowMask
 from nsdyn.errors import SingularTransitionWarning, warn
@@ -39,7 +38,8 @@ def warn_if_singular(
     for k in range(min(len(events), COUNTED)):
         event = events[k]
         mine = problem if own is None else _with_params(problem, own(k))
-        M, live = map(np.asarray, _mass_and_live(model, event, mine.params))
+        after = (np.float64(event.t), event.q, event.v_after, np.asarray(event.mode_after))
+        M, live = map(np.asarray, _mass_and_live(model, *after, mine.params))
         if _directions(event.direction, M) < np.sum(live):
             examined += 1
             if _singular(mine, event, place(k) if place else "") or examined == EXAMINED:
@@ -50,15 +50,11 @@ def _with_params(problem: Problem, p: Params) -> Problem:
     return eqx.tree_at(lambda x: x.params, problem, p, is_leaf=lambda x: x is None)
 
 
-def _mass_and_live(model: Model, event: Any, p: Params) -> tuple[Array, Array]:
-    """The mass matrix, and which rows are live after an event."""
-    t = np.float64(event.t)
-    mode = np.asarray(event.mode_after)
-    return _at_event(model, t, event.q, event.v_after, mode, p)
-
-
 @eqx.filter_jit
-def _at_event(model: Model, t: Any, q: Any, v: Any, mode: Any, p: Params) -> tuple[Matrix, RowMask]:
+def _mass_and_live(
+    model: Model, t: Any, q: Any, v: Any, mode: Any, p: Params
+) -> tuple[Matrix, RowMask]:
+    """The mass matrix, and the rows that are live in a mode."""
     return model.system.mass(q, p), model.live(model.point_at(t, q, v, mode, p), p)
 
 

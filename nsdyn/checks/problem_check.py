@@ -61,7 +61,8 @@ def _start(
     mass_product(report, s)
     finite("System(force=...)", s.f, " at q0, v0")
     finite("System(potential=...)", s.V, " at q0")
-    rows = StartRows(model, point, p, s, _row_names(model, point, p))
+    names = _row_names(model, point, p)
+    rows = StartRows(model=model, point=point, p=p, s=s, names=names)
     rows.check_finite()
     for part, start in zip(model.parts, _starts(model, point, p, s), strict=True):
         part.check_start(report, start)

@@ -135,11 +135,6 @@ def _begin(
     return model, point, _values(model, point, p)
 
 
-@eqx.filter_jit
-def _sample(model: Model, point: Point, p: Params) -> dict:
-    return _values(model, point, p)
-
-
 def _values(model: Model, point: Point, p: Params) -> dict:
     system = model.system
     q, v = point.q, point.v
@@ -161,6 +156,9 @@ def _values(model: Model, point: Point, p: Params) -> dict:
         "size": model.length(point, p),
         "step": model.step,
     }
+
+
+_sample = eqx.filter_jit(_values)
 
 
 def _rows(

@@ -5,13 +5,14 @@ Dependent rows contradict each other if, for the unit rows h_i of `nsdyn.numeric
     w^T h = 0   but   w^T r != 0,   r_i = g_i / (w_i L)                                        (1)
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
 import numpy as np
 
 from nsdyn._expect import finite, listed, pasted
-from nsdyn._types import Params, Rows
+from nsdyn._types import Params
 from nsdyn.checks.report import Report
 from nsdyn.checks.sample import Sample, columns, nearest_root, sample
 from nsdyn.errors import ProblemError, RedundancyWarning, warn
@@ -92,18 +93,20 @@ class Level(NamedTuple):
     size: float
 
 
+@dataclasses.dataclass
 class StartRows:
     """The live rows at the start: they must be finite, hold at q0 and v0, and not contradict each
     other."""
 
-    def __init__(self, model: Model, point: Point, p: Params, s: Sample, names: list[str]) -> None:
-        self.model = model
-        self.point = point
-        self.p = p
-        self.s = s
-        self.names = names
-        exact = [part.holds_at_start for part in model.parts]
-        self.rows = np.flatnonzero(s.live & np.repeat(np.array(exact, bool), model.row_counts))
+    model: Model
+    point: Point
+    p: Params
+    s: Sample
+    names: list[str]
+
+    def __post_init__(self) -> None:
+        exact = np.array([part.holds_at_start for part in self.model.parts], bool)
+        self.rows = np.flatnonzero(self.s.live & np.repeat(exact, self.model.row_counts))
 
     def check_finite(self) -> None:
         s = self.s
@@ -234,6 +237,4 @@ class StartRows:
         return ", ".join(self.names[i] for i in rows)
 
 
-@eqx.filter_jit
-def _gamma(model: Model, point: Point, p: Params) -> Rows:
-    return model.gamma(point, p)
+_gamma = eqx.filter_jit(Model.gamma)

@@ -20,6 +20,7 @@ of round-off; `rank.DEPENDENT`, the bound on the sine of the angle between Z and
 above that.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -54,17 +55,20 @@ class Guard(NamedTuple):
     i: int
 
 
+@dataclasses.dataclass
 class Places:
     """Samples, guards and mode changes of a model at points."""
 
-    def __init__(self, model: Model, start: Point, p: Params, t_end: float) -> None:
-        self.model = model
-        self.start = start
-        self.p = p
-        self.t_end = t_end
-        self.here = sample(model, start, p)
-        self.meet = float(model.tolerances.meet)
-        self.scale = eqx.tree_at(lambda x: x.touch, model.scale, model.tolerances.meet)
+    model: Model
+    start: Point
+    p: Params
+    t_end: float
+
+    def __post_init__(self) -> None:
+        meet = self.model.tolerances.meet
+        self.here = self.sample(self.start)
+        self.meet = float(meet)
+        self.scale = eqx.tree_at(lambda x: x.touch, self.model.scale, meet)
 
     def sample(self, point: Point) -> Sample:
         return sample(self.model, point, self.p)

@@ -115,10 +115,8 @@ def show_comparison(table: Any) -> None:
     console = Console()
     limit = console.width if console.is_terminal else WIDE
     names = [i for i, column in enumerate(table.head) if column in ("integrator", "law")]
-    lengths = [
-        max(len(line) for line in f"{head}\n{rows}".split("\n")) + 2
-        for head, rows in _columns(table)
-    ]
+    columns = zip(table.head, *table.rows, strict=True)
+    lengths = [max(len(x) for x in "\n".join(cells).split("\n")) + 2 for cells in columns]
     parts: list[list[int]] = [[]]
     for i in (i for i in range(len(lengths)) if i not in names):
         if parts[-1] and sum(lengths[k] for k in (*names, *parts[-1], i)) > limit:
@@ -132,11 +130,6 @@ def show_comparison(table: Any) -> None:
             table.title if k == 0 else "", cells(table.head), map(cells, table.rows), numbers, WIDE
         )
     print("\n".join(table.notes))
-
-
-def _columns(table: Any) -> list[tuple[str, str]]:
-    """Head and cells of each column, one cell per line."""
-    return [(head, "\n".join(row[i] for row in table.rows)) for i, head in enumerate(table.head)]
 
 
 def show_pairs(title: str, table: Any) -> None:

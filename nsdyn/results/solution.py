@@ -135,7 +135,8 @@ class Solution(eqx.Module):
         if k < 0:
             return Status(int(code)).name, MESSAGES[Status(int(code))]
         unsaid = f"the law objects with its reason {k}, which is not in its list of reasons"
-        return f"objection of {self.law}", (*self.law_reasons, *[unsaid] * (k + 1))[k]
+        known = k < len(self.law_reasons)
+        return f"objection of {self.law}", self.law_reasons[k] if known else unsaid
 
     def __bool__(self) -> bool:
         return True
