@@ -29,31 +29,31 @@ RUNS = {
 }
 RK4 = integrators.EventDriven(integrators.RK4())
 STEP, DURATION = 5e-3, 1.5
-ROUND = 2.6  # s: a little more than a round of the ring
+ROUND = 2.6  # s: slightly more than one round of the ring
 TRAVEL = (
     (style.PINK, style.DASHES[0]),
     (style.AMBER, style.DASHES[1]),
-)  # carriers to the left and to the right round the ring
+)  # for carriers in the two directions
 SNAPSHOTS, TRAIL, BOBBIN = (
     5,
     0.15,
     0.035,
-)  # pictures between two transfers of a carrier; s and m as drawn
+)  # images between two transfers; length of trails in s, of bobbins in m
 
 CAPTIONS = """\
 Overbraiding with horn gears, the process that motivates the switching constraints of I. Patil and O. Bruls. Computed with
 nsdyn {version}.
 
-Assumed: the slides print no numbers, so all of them are ours: {gears} gears, r = {r:g} m, carriers of m = {m:g} kg and
+Assumed: the slides give no numbers, so all of them are ours: {gears} gears, r = {r:g} m, carriers of m = {m:g} kg and
 I = {I:g} kg m2, inertia of the gears J = {J:g} kg m2, Omega = {Omega:g} rad/s. Step h = {step:g} s.
 
 Figure 1. a) Axes of the gears (crosses), the paths of carriers in both directions (pink, and amber, dashed) and all carriers at
-one instant. b) Spin of one carrier, which turns round at every transfer. c) Its speed: continuous but for a common drive and
-E = 1, where every transfer takes a part of it.
+one instant. b) Spin of one carrier, which reverses at every transfer. c) Its speed: continuous except for a common drive
+and E = 1, where every transfer reduces it.
 Figure 2. Yarns on the mandrel, unrolled: angle of the carriers over time, {gears} carriers. At a crossing the yarn of the outer
-carrier is on top; the other one is interrupted there.
+carrier is on top; the other is interrupted.
 Figure 3. Carriers from one transfer of the marked carrier (star) to its next one, each with the direction of its bobbin (bar) and
-the path of the last {trail:g} s. Its bobbin turns with the gear, to one side here and to the other one on the next gear.
+the path of the last {trail:g} s. Its bobbin turns with the gear, in opposite directions on successive gears.
 """
 
 

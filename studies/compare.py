@@ -42,7 +42,7 @@ DEFAULTS = (
 )
 REFERENCE = EventDriven(RK4())
 REFINE = 8
-REPEATS, PATIENCE = 5, 2.0  # a run is timed that often, but not for longer than these seconds
+REPEATS, PATIENCE = 5, 2.0  # a run is timed up to 5 times, for at most 2 s
 LEVELS = ("position", "velocity", "acceleration")
 CACHE_HIT = "/jax/compilation_cache/cache_hits"
 
@@ -105,7 +105,7 @@ class _Job(NamedTuple):
     names: tuple[str, str]
     step: float
     save_every: int
-    save_at: np.ndarray | None = None  # of the reference: the times of the runs
+    save_at: np.ndarray | None = None  # for the reference: the times of the runs
 
     @property
     def is_reference(self) -> bool:
@@ -218,7 +218,7 @@ def _made(problem: Problem, job: _Job, t_end: float, data: Path | None, force: b
         return Run(*job.names, Dataset(), refusal)
     try:
         found = _found(problem, job, t_end, data, force)
-    except ProblemError as error:  # what only shows when the program is made
+    except ProblemError as error:  # some errors appear only during tracing
         return Run(*job.names, Dataset(), str(error))
     return Run(*job.names, found, str(found.status.attrs["message"]))
 
@@ -329,7 +329,7 @@ def _rows(problem: Problem, run: Solution) -> dict[str, tuple]:
         "lam": (("row", "constraint"), run.lam, {"long_name": "reaction lam (a force)"}),
         "mode": (("row", *parts), run.mode),
         "energy": ("row", run.energy, {"long_name": run.energy_name}),
-        "event_t": ("event", run.events.t, {"long_name": "times of the switches"}),
+        "event_t": ("event", run.events.t, {"long_name": "times of the events"}),
     }
     if len(run.t):
         levels = residuals(problem, run)._asdict()

@@ -56,34 +56,34 @@ from nsdyn.studies.lib.schemes import NEWTON, RHO_INF, SCHEMES, plain, table, wr
 
 TRACK = switching_track.TRACK
 CURVATURES = {"straight": 0.0, "curved": 1.0}  # 1/m
-T_SWITCH = 0.12  # the grid point after which the corner comes
+T_SWITCH = 0.12  # the grid point before the corner
 STEPS = (0.02, 0.01, 0.005, 0.0025)  # T_SWITCH and t_end are multiples of all
 PHASES = (0.13, 0.38, 0.63, 0.88)
-LATE = 0.8  # of t_end: from here on errors count as away from the jump
+LATE = 0.8  # fraction of t_end from which errors count as away from the jump
 MEASURES = {"q": "$q$ [m]", "v": "$v$ [m/s]", "graph": "graph of $v$ [1]"}
 FAMILIES = ("index", "nsga", "moreau_jean", "event")  # columns of the legend
-ROUND_OFF = 1e-11  # errors below this are no measure of an order
+ROUND_OFF = 1e-11  # smaller errors do not measure an order
 
 CAPTIONS = """\
-Convergence across a switch: a particle on a track with a corner, straight (the point on track of I. Patil and
+Convergence across an event: a particle on a track with a corner, straight (the point on track of I. Patil and
 O. Bruls) and curved. Computed with nsdyn {version}.
 
-Assumed: all parameters are ours: m = {m:g} kg, slope a = {a:g} at the corner, v0 = {v0:g} m/s when it comes there,
+Assumed: all parameters are ours: m = {m:g} kg, slope a = {a:g} at the corner, v0 = {v0:g} m/s at the corner,
 g = {g:g} m/s2, curvature {k:g} 1/m of the curved track, t_end = {t_end:g} s, rho_inf = {rho:g}, Newton tolerance {newton:g}.
-G_E = G+. The corner comes shortly after t = {t_switch:g} s, at the parts {phases} of a step; errors are
+G_E = G+. The corner is reached shortly after t = {t_switch:g} s, at the fractions {phases} of a step; errors are
 the worst of these.
 
 Figure 1. Error against step size, above on the straight track (closed-form solution), below on the curved one (DOP853
 in angle coordinates). a), d) Position and b), e) velocity, largest error of the last fifth of the run. c), f) Hausdorff distance
 between the graphs of the numerical and the exact velocity, with time in units of t_end, velocity in units of v0 and the
-jump filled in. Thin lines have the slopes 1, 2 and 4. Capturing schemes notice the corner at the end of its step and are
-of order 1. Event-driven ones keep the order of their smooth method; on the straight track they are exact but for
-round-off. Index 1 never notices the corner. The velocity of index 3 rings after the corner, at first as strongly for
-small steps as for large ones: its graph does not converge.
+jump filled in. Thin lines have the slopes 1, 2 and 4. Time-stepping schemes detect the corner at the end of its
+step and have order 1. Event-driven schemes keep the order of their smooth method; on the straight track they are exact up
+to round-off. Index 1 never detects the corner. The velocity of index 3 rings after the corner, initially as strongly for
+small steps as for large ones, so its graph does not converge.
 """
 
 TABLE = """\
-Observed orders across a switch (finest pair of steps) and errors with the finest step, h = {step:g} s; worst of {phases} places
+Observed orders across an event (finest pair of steps) and errors with the finest step, h = {step:g} s; worst of {phases} positions
 of the corner in its step. q and v: largest error of the last fifth of the run; graph: Hausdorff distance of the graph of v.
 "-" where the error is round-off. Parameters are ours; see captions.txt.
 """

@@ -48,23 +48,23 @@ PENDULUM_STATE = {"q": [np.pi / 6] * 3, "v": [0.0, 0.0, 1.0]}
 WHEEL_PARAMETERS = {"m": 10.0, "R": 0.35, "width": 0.3}
 
 CAPTIONS = """\
-Kinetic energy at a switch with the impulse along intermediate gradients; computed with nsdyn {version}.
+Kinetic energy at a mode change with the impulse along intermediate gradients; computed with nsdyn {version}.
 
 Figure 1. Relative change of kinetic energy with the mid gradient (E = 1/2) in {cases} random mechanisms for each number of
 constraints: {size} coordinates, mass matrices of condition up to {condition:g}, normally distributed rows before and after,
 a velocity that obeys the rows before. In the mass metric the change is round-off (largest: {worst:.1e}). In the Euclidean metric
-energy is lost in some and gained in others (up to {gain:.2g} times what was there). Left out: {cut} cases with rows orthogonal to
+some mechanisms lose energy and others gain it (up to {gain:.2g} times the initial energy). Left out: {cut} cases with rows orthogonal to
 within 0.006 degrees in one of the metrics. Changes of exactly zero are drawn at {floor:g}.
-Figure 2. Kinetic energy after a switch over the position E of the intermediate gradient: 0 is the gradient before, 1 the one
-after. Circles: where energy is preserved, with the value of E; for smaller E it is produced (shaded), for larger E dissipated.
+Figure 2. Kinetic energy after a mode change over the position E of the intermediate gradient: 0 is the gradient before, 1 the
+gradient after. Circles: the E that preserves energy; smaller E produce energy (shaded), larger E dissipate it.
 In the mass metric this is at E = 1/2, and the curve does not depend on coordinates or units.
 a) 3R pendulum (parameters of A. Mueller): joint 2 locked, joint 3 at 1 rad/s, joint 1 at rest, all joint angles 30 degrees
-(our choice); the lock of joint 2 is exchanged for one of joint 3. The Euclidean metric is that of absolute angles; in joint
-angles the two gradients are orthogonal and it gives no answer.
+(our choice); the lock moves from joint 2 to joint 3. The Euclidean metric is that of absolute angles; in joint angles the
+two gradients are orthogonal and it gives no answer.
 b) Wheel over a pothole, half-way between the edges, two constraints (after I. Patil and O. Bruls; parameters are ours:
 R = {R:g} m, m = {m:g} kg, I = m R^2 / 2, width {width:g} m). Mirror symmetry makes the metrics agree at E = 1/2.
-c) The same wheel: kinetic energy after the switch in the Euclidean metric against that in the mass metric. Whether it is more or
-less depends on the unit of length, metre or millimetre.
+c) The same wheel: kinetic energy after the mode change in the Euclidean metric, relative to the mass metric. Whether it is larger
+or smaller depends on the unit of length, metre or millimetre.
 """
 
 
@@ -230,9 +230,7 @@ def _figure_1(data: Dataset) -> Figure:
     good = _good(data)
     rows = data.rows.values[good]
     mass_change, change = data.change.values[:, good]
-    spread = np.random.default_rng(0).uniform(
-        -0.15, 0.15, len(rows)
-    )  # so that points do not hide each other
+    spread = np.random.default_rng(0).uniform(-0.15, 0.15, len(rows))  # spreads overlapping points
     groups = (
         (change < 0, change, -0.19, "v", style.GREEN, "Euclidean, loss"),
         (change > 0, change, 0.19, "^", style.ORANGE, "Euclidean, gain"),

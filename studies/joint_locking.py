@@ -39,12 +39,11 @@ CAPTIONS = """\
 Joint locking of a planar 3R pendulum. After A. Mueller, section 6, figures 1 to 4; computed with nsdyn {version}.
 
 Assumed: the paper's drawing is not available, so the angle convention and the end time are ours. q1 is measured from
-the horizontal, q2 and q3 from the link before, all counter-clockwise; gravity acts along -y; t_end = {t_end:g} s.
+the horizontal, q2 and q3 from the previous link, all counter-clockwise; gravity acts along -y; t_end = {t_end:g} s.
 Method: {integrator}, step {step:g} s. Joint 2 locks at t1 = {locks[0]:g} s, joint 3 at t2 = {locks[1]:g} s.
 Where a curve jumps, the open circle is its limit from the left and the filled one its limit from the right.
 
-Figure 1. The pendulum at t = 0 and at the two locking instants, momentum-consistent run. A joint that locks at that
-instant, or is locked already, is filled.
+Figure 1. The pendulum at t = 0 and at the two locking instants, momentum-consistent run. Locked joints are filled.
 Figure 2. Locking that is not momentum-consistent: the rate of the locked joint is set to zero, the others are kept.
 a) Joint angles. b) Generalised momenta P = F^T M(q) q' of the joints that are not locked: they jump at t1 and t2.
 Figure 3. Momentum-consistent locking. a) Joint angles. b) Joint rates: all of them jump at t1, two at t2.
@@ -148,7 +147,7 @@ def _lines(ax: Axes, data: Dataset, values: np.ndarray, symbol: str) -> None:
 def _angles(ax: Axes, data: Dataset) -> None:
     _lines(ax, data, data.q.values, "q")
     ax.set_ylabel("joint angle [rad]")
-    ax.set_ylim(-5.2, 2.2)  # the same in figures 2 and 3, which are to be compared
+    ax.set_ylim(-5.2, 2.2)  # the same in figures 2 and 3, for comparison
 
 
 def _rates(ax: Axes, data: Dataset) -> None:
@@ -241,7 +240,7 @@ def _angle_arcs(ax: Axes, points: np.ndarray) -> None:
             linewidth=0.6,
         )
         ax.add_patch(Arc(start, 1.1, 1.1, theta1=before, theta2=angle, linewidth=0.7, zorder=1))
-        beside = np.radians(before + 9)  # between the prolonged line and the link
+        beside = np.radians(before + 9)  # between the extended line and the link
         x, y = start + 0.86 * np.array([np.cos(beside), np.sin(beside)])
         ax.text(x, y, f"$q_{i + 1}$", ha="center", va="center")
         before = angle

@@ -37,21 +37,21 @@ CASES = {
         r"$E = \frac{1}{2}$, Euclidean metric",
     ),
 }
-ARC = 12  # pieces of an arc as it is drawn
+ARC = 12  # segments per drawn arc
 VIEW = np.array(
     [[0.4104, 0.9119, -0.0], [-0.2406, 0.1083, 0.9646], [0.8796, -0.3958, 0.2639]]
-)  # to the right, up, to the eye
+)  # right, up, towards the viewer
 EXCHANGES = tuple(name for name in CASES if name != "lock")
 
 CAPTIONS = """\
 Palm of a metamorphic hand, a spherical five-bar linkage. A. Mueller names it as an example; computed with nsdyn {version}.
 
-Assumed: no source prints numbers, so all are ours: arcs of 70, 40, 68, 112, 70 degrees, radius 0.05 m, 0.12 kg for 70 degrees
+Assumed: no source gives numbers, so all are ours: arcs of 70, 40, 68, 112, 70 degrees, radius 0.05 m, 0.12 kg for 70 degrees
 of arc, no gravity. Step h = {step:g} s.
 
 Figure 1. The palm on the unit sphere before, at and after the exchange of locks, for E = 1: base (grey), links 1 to 4 (blue,
-orange, green, pink), hinges (circles), the locked one (square), and the paths of the hinges that move (dotted). What is behind
-the sphere is pale.
+orange, green, pink), hinges (circles), the locked one (square), and the paths of the hinges that move (dotted). Parts behind
+the sphere are pale.
 Figure 2. a) Rates of the four hinges through a lock of drive 1 at t = 0.1 s. b) Kinetic energy through the exchange of the
 locks of drives 1 and 2.
 """

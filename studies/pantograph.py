@@ -72,13 +72,13 @@ PAPER = (
     Case(0.2, 90, 9.33, 0.144, 6.6e-3, 0.130, 0.98, 121.38, 0.53),
     Case(0.2, 60, 9.30, 4.54, 2.9e-3, 4.06, 0.66, 119.28, -3.94),
 )
-# What is printed of P_c^T B^T and P_a^T B^T [m], in the text and in (19), (20)
+# Printed values of P_c^T B^T and P_a^T B^T [m], from the text and (19), (20)
 PROJECTIONS = {
     0.0: ((0.0, 0.0), (-0.1027, -0.1235)),
     0.1: ((-0.0027, 0.0009), (-0.0646, -0.1392)),
     0.2: ((-0.0192, -0.0027), (-0.0510, -0.1209)),
 }
-CLOSE = 1e-3  # m, within which a printed projection counts as met
+CLOSE = 1e-3  # m, largest difference from a printed projection
 LEVELS = (0.0, 0.2, 0.4, 0.6, 0.7, 0.75, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 1.0)  # of the map
 BESIDE = 1.2  # ms between the line of an impact and the printed values
 MU = 0.03  # ours: beta / Lam of table 3 is 0.029 to 0.033 at 60 degrees
@@ -90,21 +90,21 @@ CAPTIONS = """\
 Pantograph against a wall, after J. M. Font-Llagunes and J. Kovecses; computed with nsdyn {version}. Lengths, masses and inertias
 are those of their table 1; the geometry is inferred, because the drawings are not available (see problems/pantograph.py).
 
-Figure 1. Part xi = T_c/T of the kinetic energy that an ideal impact takes, over the place of the tip, if the wall there is
-parallel to the line of the motors and the tip moves a) across it, gamma = 90 degrees, b) under gamma = 60 degrees, to the right.
+Figure 1. Fraction xi = T_c/T of the kinetic energy that an ideal impact takes, over the position of the tip, for a wall parallel to
+the line of the motors. The tip moves a) across it, gamma = 90 degrees, b) at gamma = 60 degrees, to the right.
 Circles: the experiments, with their numbers and the printed xi. Black: the mechanism at d = 0.1 m; dashed: the wall, y =
-{wall:g} m. White: not reached. The levels are not equidistant.
+{wall:g} m. White: out of reach. The levels are not equidistant.
 Figure 2. Kinetic energy of constrained motion, T_c, and of admissible motion, T_a, over an impact: rigid wall, Coulomb friction
 mu = {mu:g} (ours), step {step:g} s; later the tip may leave the wall again. Circles and squares: printed values before and after
-(table 2), beside the line of the impact. Where the mechanism is free T_c and T_a vary with the configuration, but not their sum.
+(table 2), next to the line of the impact. While the mechanism is free, T_c and T_a vary with the configuration, but not their sum.
 """
 
 TABLE = """\
-Pantograph against a wall: printed by Font-Llagunes and Kovecses (tables 2 and 3, eqs. (19), (20)) beside computed with the rigid
-model of table 1. Energies in mJ, impulses in mN s, projections in m. Speeds are such that T_c before the impact is as printed.
+Pantograph against a wall: values printed by Font-Llagunes and Kovecses (tables 2 and 3, eqs. (19), (20)) and computed with the rigid
+model of table 1. Energies in mJ, impulses in mN s, projections in m. Speeds are chosen to give the printed T_c before the impact.
 
-xi: "yes" if it rounds to the printed digits. T_a/T_c and T_a after (computed with the measured beta): averages of measurements
-are printed; "yes" within 10 %. Lam: measured against rigid.
+xi: "yes" if it rounds to the printed digits. T_a/T_c and T_a after (computed with the measured beta): the printed
+values are averages of measurements; "yes" within 10 %. Lam: measured against rigid.
 
 """
 
@@ -344,8 +344,8 @@ def _projection_table(data: Dataset) -> str:
             numbers = [f"{x:.4f}" for x in (*values, *(_zero(x) for x in found), *off)]
             rows.append([name, f"{d:g}", *numbers, f"no, component {wrong}" if wrong else "yes"])
     notes = (
-        f'\n"yes": both components within {CLOSE:g} m. The sum of both projections is B^T, which depends on the geometry alone:\n'
-        "no masses mend the second components at d = 0, where symmetry makes both components of B "
+        f'\n"yes": both components within {CLOSE:g} m. The sum of both projections is B^T, which depends only on the geometry:\n'
+        "no masses would change the second components at d = 0, where symmetry makes both components of B "
         "equal, and at d = 0.2.\n"
     )
     return table(head, rows) + notes

@@ -49,26 +49,26 @@ WHEEL = {
 }  # ours
 POSITIONS = (1.0, 0.75, 0.5)
 LABELS = {1.0: "$E = 1$", 0.75: r"$E = \frac{3}{4}$", 0.5: r"$E = \frac{1}{2}$"}
-MIDDLE = 1  # of the three switches, the one half-way between the edges
-DEPTH = 0.1  # of the hole as it is drawn; the wheel never meets its bottom
+MIDDLE = 1  # the event half-way between the edges, of three
+DEPTH = 0.1  # of the drawn hole; the wheel never reaches its bottom
 
 CAPTIONS = """\
 Wheel over a pothole under NSGA (three-level). After the last result slide of I. Patil and O. Bruls; computed with
 nsdyn {version}.
 
-Assumed: the slides print no numbers, so all of them are ours: R = {R:g} m, m = {m:g} kg, I = {I:g} kg m2, hole from l = {l:g} m
+Assumed: the slides give no numbers, so all of them are ours: R = {R:g} m, m = {m:g} kg, I = {I:g} kg m2, hole from l = {l:g} m
 of width l_p = {lp:g} m, v0 = {v0:g} m/s, g = {g:g} m/s2, rho_inf = {rho:g}. Step h = {step:g} s, Newton tolerance {newton:g}.
-G_E is interpolated in the mass metric; E = 1 is G_E = G+, as on the slide, E = 1/2 preserves energy, under NSGA up to an
-error of the order h. t1, t2, t3 are the times at which the run with E = 1 passes the near edge, the middle and the far
-edge. Open circles are limits from the left, filled ones from the right. The constraints are bilateral, as on the slides:
-a reaction that pulls the wheel to the edge (a negative vertical force) is allowed, and a wheel on a road that cannot
-pull would lift off there.
+G_E is interpolated in the mass metric; E = 1 is G_E = G+, as on the slide; E = 1/2 preserves energy, with NSGA up to an
+error of order h. t1, t2, t3 are the times at which the run with E = 1 passes the near edge, the middle and the far
+edge. Open circles are limits from the left, filled circles from the right. The constraints are bilateral, as on the slides:
+the reaction may pull the wheel towards the edge (a negative vertical force); on a road that cannot pull the wheel
+would lift off there.
 
 Figure 1. The wheel at t1, t2, t3 (thick), before and after, with the path of its centre (dashed), for E = 1.
 Figure 2. a) Path of the centre. b), c), d) Velocities; they jump at t2 only. e) Total energy. f) Vertical reaction
 force on the wheel; it jumps with the curvature of the path.
 Figure 3. a) Horizontal reaction force on the wheel. b) Impulse of the reaction on the wheel at t2: horizontal, vertical, and
-its moment about the centre divided by R. With E = 1/2 it is vertical, in the direction that halves the corner.
+its moment about the centre divided by R. With E = 1/2 it is vertical, along the bisector of the corner.
 """
 
 TABLE = """\
@@ -252,7 +252,7 @@ def _with_jumps(
     """Rows with both limits inserted at the middle, the only jump."""
     t = data.t.values
     when = float(data.t_switch[MIDDLE])
-    at = np.searchsorted(t, when - 1e-12)  # the row at the switch holds the state after it
+    at = np.searchsorted(t, when - 1e-12)  # a sample at the event holds the state after it
     return np.insert(t, at, [when, when]), np.insert(rows, at, [before[MIDDLE], after[MIDDLE]])
 
 

@@ -42,22 +42,22 @@ CAPTIONS = """\
 Emergency stops of a 6R robot (Staubli RX130L, surrogate parameters); computed with nsdyn {version}.
 
 Surrogate parameters: lengths, masses, rotors, brake torques and initial rates are assumed; see the descriptions of the
-problems rx130l and emergency_stop. The motors are off. Each brake rubs, catches its joint when its motor has slowed down to
-{catch:g} rad/s (assumed) and holds it from then on. The impulse of catching acts on all joints (momentum-consistent) or, wrongly,
-on the caught joint alone (not momentum-consistent). Brakes that only rub need no impulse, and then both agree.
+problems rx130l and emergency_stop. The motors are off. Each brake rubs, then catches its joint when the motor has slowed down to
+{catch:g} rad/s (assumed), and holds it. The impulse of catching acts on all joints (momentum-consistent) or, wrongly,
+on the caught joint only (not momentum-consistent). For brakes that only rub there is no impulse, and both agree.
 Method: {integrator}, step {step:g} s. {count} stops with each law; {lost} of them did not come to rest within {t_end:g} s.
 
-Figure 1. Maps over initial speed and brake torque, relative to those of the problem (surrogate parameters). a) Distance
-between where the flange was when the brakes came on and where it ends, momentum-consistent. b) Distance between where it ends
-with momentum-consistent locking and without. Across an orange line the order changes in which the joints lock, in b) with
-one of the laws, and what is wrong may jump. The cross is the stop of the other figures.
-Figure 2. The robot when the brakes come on (grey) and where it ends, with and without momentum balance (surrogate
+Figure 1. Maps over initial speed and brake torque, relative to those of the problem (surrogate parameters). a) Distance of
+the end position of the flange from its position when the brakes engage, momentum-consistent. b) Distance between the end
+positions with and without momentum-consistent locking. At an orange line the order in which joints lock changes, in b) with
+one of the laws, and the error may jump. The cross is the stop of the other figures.
+Figure 2. The robot when the brakes engage (grey) and at the end, with and without momentum balance (surrogate
 parameters). a) From the side, b) from above. Dashed: paths of the flange. All joints are held at the end. Inset: the two
-ends of the flange, five times enlarged.
+end positions of the flange, enlarged five times.
 Figure 3. The same stops (surrogate parameters). a) Rates of the motors of the arm; solid: momentum-consistent, dotted: not.
 b) Total energy: it never increases with momentum-consistent locking.
 stop.gif. The same stops, {slower:g} times slower than in reality (surrogate parameters); a joint is filled while it is held,
-shoulder and elbow, where two joints coincide, while one of them is.
+shoulder and elbow, where two joints coincide, while either is held.
 """
 
 TABLE = """\

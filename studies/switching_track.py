@@ -50,9 +50,9 @@ TRACK = {
     "v0": 4.0,
     "g": 9.81,
     "t_end": 0.5,
-}  # ours: the slides print no numbers
-# Of a step, at which the corner falls; at 0.5 index 3 happens to get the normal velocity nearly
-# right
+}  # ours: the slides give no numbers
+# Fraction of a step at which the corner is reached; at 0.5 the normal velocity of index 3 happens
+# to be nearly right
 PHASE = 0.25
 PHASES = np.linspace(0.04, 0.96, 24)
 SLIDES = ("index_3", "index_2", "index_1", "nsga")
@@ -64,36 +64,36 @@ CAPTIONS = """\
 Particle on a track with a switching constraint. After the result slides of I. Patil and O. Bruls; computed with
 nsdyn {version}.
 
-Assumed: the slides print no numbers, so all of them are ours: m = {m:g} kg, slope a = {a:g}, corner at l = {l:g} m,
-v0 = {v0:g} m/s, g = {g:g} m/s2, t_end = {t_end:g} s, rho_inf = {rho:g}. The start is chosen so that the corner falls at the
-part {phase:g} of a step. Every scheme has the step h = {step:g} s and the Newton tolerance {newton:g}. "Exact" is the
+Assumed: the slides give no numbers, so all of them are ours: m = {m:g} kg, slope a = {a:g}, corner at l = {l:g} m,
+v0 = {v0:g} m/s, g = {g:g} m/s2, t_end = {t_end:g} s, rho_inf = {rho:g}. The start is chosen so that the corner is reached at
+the fraction {phase:g} of a step. Every scheme has the step h = {step:g} s and the Newton tolerance {newton:g}. "Exact" is the
 closed-form solution.
 
-Figure 1. The Heaviside step and its smooth approximations (1 + tanh(sigma x))/2. The step is used as it is, without
+Figure 1. The Heaviside step and its smooth approximations (1 + tanh(sigma x))/2. The step itself is used, without
 smoothing.
-Figure 2. The switching function shapes the constraint manifold (thick lines) that is made of the same two constraints
+Figure 2. The switching function shapes the constraint manifold (thick lines) of the same two constraints
 g1 = y and g2 = y - a (x - l). a) z = x - l: a ramp. b) z = y - a (x - l)/2: a wedge on x > l.
-Figure 3. G_E = G+ under the three classical schemes and NSGA. a) Path; the inset enlarges the corner and has a marker
-for each step. b), c) Velocity. d) Energy, of which the corner takes a part. Index 1 does not notice the corner and
-leaves the track. Index 2 follows it beside the track, with the right speed. Index 3 stays on the track, with velocities
-that ring. NSGA is on the track with the right velocity from the first step on; it notices the corner at the end of the
-step in which it lies, which is the error that is left.
-Figure 4. Residuals of the same runs, above as they are, below by magnitude (what is below 1e-17 is shown there).
-a), d) Position level: index 1 drifts linearly, index 2 keeps a gap of the order h.
-b), e) Velocity level: index 1 keeps G+ v-, index 3 rings and calms down no faster than rho_inf^n in n steps. c) Reaction
-lam and f) residual G v' + gamma of the acceleration that goes with it: the classical schemes of index 2 and 3 make the
-impulse of forces of the order 1/h, and these ring.
-Figure 5. The choice of G_E: E = 1 (dissipates) and E = 1/2 (preserves energy), a) to c) under index 2, d) to f) under
+Figure 3. G_E = G+ with the three classical schemes and NSGA. a) Path; the inset enlarges the corner, with a marker for
+each step. b), c) Velocity. d) Energy; the corner takes part of it. Index 1 does not detect the corner and leaves the
+track. Index 2 runs parallel to the track, with the right speed. Index 3 stays on the track, but its velocity rings. NSGA is
+on the track with the right velocity from the first step on; its only error is that it detects the corner at the end of
+the step.
+Figure 4. Residuals of the same runs, above with sign, below by magnitude (at least 1e-17).
+a), d) Position level: index 1 drifts linearly, index 2 keeps a gap of order h.
+b), e) Velocity level: index 1 keeps G+ v-, index 3 rings and decays no faster than rho_inf^n in n steps. c) Reaction
+lam and f) residual G v' + gamma of the acceleration that goes with it: the classical schemes of index 2 and 3 represent the
+impulse by forces of order 1/h, which ring.
+Figure 5. The choice of G_E: E = 1 (dissipates) and E = 1/2 (preserves energy), a) to c) with index 2, d) to f) with
 NSGA. a), d) Paths; the markers are at t_end. b), e) Speed. c), f) Energy. Index 2 with E = 1/2 leaves the corner too fast,
 by an amount that does not depend on the step; it gains energy. In runs without gravity the speed is multiplied by
-{ratio:.6f} (closed formula {formula:.6f}; right would be 1), under NSGA by {nonsmooth:.6f}.
-Figure 6. Kinetic energy after the corner over that before, for E = 1/2 without gravity and for all places of the corner
-within a step. Right is 1. With index 3 it is a matter of chance: the impact law cannot be represented.
+{ratio:.6f} (closed formula {formula:.6f}; correct is 1), with NSGA by {nonsmooth:.6f}.
+Figure 6. Ratio of kinetic energies after and before the corner, for E = 1/2 without gravity and for all positions of the
+corner within a step. The correct value is 1. With index 3 the result is arbitrary: it cannot represent the impact law.
 """
 
 TABLE = """\
 Residuals after the corner and error of the energy at t_end, point on track with G_E = G+; every scheme with h = {step:g} s
-and Newton tolerance {newton:g}. "most" is the largest value of all rows from the switch on, "end" that at t_end. Levels: position
+and Newton tolerance {newton:g}. "most" is the largest value from the event on, "end" the value at t_end. Levels: position
 g in m, velocity G v in m/s, acceleration G v' + gamma in m/s2, with the v' = M^-1 (f - G^T lam) of the reaction reported. Energy:
 difference to the exact energy after the corner, relative to the energy at the start. Parameters are ours; see captions.txt.
 

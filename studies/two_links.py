@@ -36,14 +36,14 @@ LABELS = (r"$J/(m L W)$", r"$\Delta w_1/W$", r"$\Delta w_2/W$", r"$v_\mathrm{bou
 WAYS = {"recursion": "O(N) recursion", "dense": "dense law"}
 
 CAPTIONS = """\
-Two links hit an immovable wall. After J. Alexiou, section 3, equations (34) to (40); computed with nsdyn {version}.
+Two links hit a fixed wall. After J. Alexiou, section 3, equations (34) to (40); computed with nsdyn {version}.
 
-Masses, lengths and rates are free in the source; the random ones are ours: e in [0, 1], w normal with deviation 3 rad/s, m
+The source leaves masses, lengths and rates open; the random values are ours: e in [0, 1], w normal with deviation 3 rad/s, m
 from 0.01 to 100 kg and L from 0.01 to 100 m, both log-uniform; {cases} cases.
 
 Figure 1. a) Impulse, changes of the rates and bounce over the coefficient of restitution e, scaled with W = 2 w1 + w2: lines
-closed form, markers recursion. b) How many of the random cases differ from the closed form by at most the value on the
-horizontal axis, relative to the size of the quantity; worst of the four quantities. The unit round-off is 1.1e-16.
+closed form, markers recursion. b) Number of random cases that differ from the closed form by at most the value on the
+horizontal axis, relative to the quantity; worst of the four quantities. The unit round-off is 1.1e-16.
 """
 
 
@@ -104,7 +104,7 @@ def _variables(cases: int) -> dict[str, tuple]:
     found = np.asarray(values(e, w, m, L))
     exact = found[:, 0]
     errors = np.abs(found[:, 1:] - found[:, :1])
-    speed = 2 * np.abs(w[:, 0]) + np.abs(w[:, 1])  # of terms that may cancel in W
+    speed = 2 * np.abs(w[:, 0]) + np.abs(w[:, 1])  # without cancellation, unlike W
     size = (
         np.stack([7 / 24 * m * L * speed, speed / 4, 3 / 2 * speed, L * speed], axis=1)
         * (1 + e)[:, None]

@@ -30,20 +30,20 @@ from nsdyn.studies.lib import archive, style
 from nsdyn.studies.lib.schemes import write
 
 GUESS = (0.27, 1.1, 0.4)
-STEP, STRIDE = 5e-3, 1.2  # s: of the gait, and a time within which one stride is done
-# S: the step of the sweep; at 0.03 the rows, not projected, drift by more than a switch accepts
+STEP, STRIDE = 5e-3, 1.2  # s: step for the gait, and an upper bound on the time of a stride
+# Step of the sweep; at 0.03 the unprojected rows drift by more than a mode change tolerates
 COARSE = 0.02
 DURATION = 6.0  # s: eight strides
 WINDOW = ((0.15, 0.45), (0.7, 1.6))  # of th [rad] and u [rad/s]
 NEAR = 0.05  # largest difference from the gait, rad and rad/s, at the last strike
-STRIKES = 6  # that a walker in the basin has made by then, at least
-KEPT = 16  # events of a trajectory
+STRIKES = 6  # smallest number of strikes of a walker in the basin
+KEPT = 16  # largest number of events per trajectory
 
 CAPTIONS = """\
 Passive walking of Goswami's compass on a slope of 3 degrees: hip 10 kg, legs 5 kg, a = b = 0.5 m. Computed with nsdyn
 {version}. Scuffing of the swinging foot is ignored.
 
-Assumed: a walker whose swinging leg is not in front of the hip by mid-stance counts as fallen; the window of states and the
+Assumed: a walker whose swinging leg is not in front of the hip at mid-stance counts as fallen; the window of states and the
 bound {near:g} within which a walker is near its gait are ours.
 
 Figure 1. a) One stride of the gait, the standing leg blue, the swinging one orange, at equal time intervals. b) Phase

@@ -101,7 +101,7 @@ def commit() -> str | None:
     """The commit of the source tree that nsdyn runs from, with '+' if files have changed; None if
     unknown."""
     root = Path(nsdyn.__file__).resolve().parents[1]
-    if not (root / ".git").exists():  # an installed nsdyn may lie inside somebody else's repository
+    if not (root / ".git").exists():  # nsdyn may be installed inside another repository
         return None
 
     def git(*arguments: str) -> str:

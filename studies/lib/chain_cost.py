@@ -37,7 +37,7 @@ from nsdyn.studies.lib import archive, style
 
 NAME = "chain_cost"
 SIZES = (2, 3, 4, 5, 6, 8, 12, 16, 32, 64, 128, 256, 512, 1024)
-FITTED = 16  # links from which on (1) is fitted
+FITTED = 16  # smallest number of links in the fit (1)
 STEEPEST = 1.15
 WORK = 2048  # links in a loop: short chains are evaluated more often
 SECONDS, LOOPS = 0.4, 5  # at least, for each size and path
@@ -46,10 +46,10 @@ POINT, NORMAL = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 
 CAPTION = """\
 Cost of one evaluation of a serial chain of N links, computed with nsdyn {version} on {processor}.
-Method: least time of several compiled loops; float64. Slopes of the fit over N >= 16 in the legend.
+Method: shortest time of several compiled loops; float64. Slopes of the fit over N >= 16 in the legend.
 
-a) Forward dynamics. b) Response to an impact of the tip. The dotted vertical line marks the N from which on the dense mass
-matrix, its factorisation written out up to 5 links and LAPACK's beyond, is slower than the recursion drawn with circles.
+a) Forward dynamics. b) Response to an impact of the tip. The dotted vertical line marks the N from which the dense mass
+matrix (factorisation unrolled up to 5 links, LAPACK beyond) is slower than the recursion (circles).
 """
 
 
@@ -70,7 +70,7 @@ def _impulse(chain: Chain, q: Configuration, v: Velocity) -> Velocity:
 
 def _law(chain: Chain, q: Configuration, v: Velocity, solve: Solve | None = None) -> Velocity:
     G = jax.grad(lambda q: jnp.sum(NORMAL * tip(chain, q, POINT)))(q)
-    M = mass_matrix(chain, q)  # dropped by the compiler where `solve` is given
+    M = mass_matrix(chain, q)  # removed by the compiler if `solve` is given
     return laws.Restitution(E).jump(M, jnp.zeros((0, chain.n)), G[None], v, solve=solve).v_after
 
 

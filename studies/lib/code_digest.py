@@ -97,7 +97,10 @@ class _Reader:
         if not _is_library(module) and module.__name__.partition(".")[0] != "nsdyn":
             try:
                 self._put(inspect.getsource(module))
-            except (OSError, TypeError):  # made by hand: its functions are read where they are used
+            except (
+                OSError,
+                TypeError,
+            ):  # no source file; its functions are read where they are used
                 return
 
     def _read_class(self, cls: type) -> None:
@@ -126,7 +129,7 @@ def _is_number(thing: Any) -> bool:
 def _is_library(thing: Any) -> bool:
     module = thing if isinstance(thing, ModuleType) else sys.modules.get(thing.__module__)
     file = getattr(module, "__file__", None)
-    if file is None:  # what comes with the interpreter; a notebook has no file either
+    if file is None:  # built into the interpreter, or a notebook
         return getattr(module, "__name__", "") in sys.builtin_module_names
     return file.startswith(LIBRARIES) or "site-packages" in file
 

@@ -12,17 +12,17 @@ from nsdyn.studies.compare import LEVELS, Comparison, Run, slug
 from nsdyn.studies.lib import archive, style
 from nsdyn.studies.lib.compare_table import MEASURED, against, measured, table
 
-FLOOR = 1e-17  # what is smaller is shown here: a logarithm knows no zero
+FLOOR = 1e-17  # lower limit of logarithmic axes
 MOST_COORDINATES = 4  # shown in a figure
 
 CAPTIONS = """\
-{problem}: integrators and laws side by side, computed with nsdyn {version}.
+{problem}: comparison of integrators and laws, computed with nsdyn {version}.
 
 {notes}
 
-states{suffix}: configuration q and velocity v{coordinates}. A cross marks the last row of a run that stopped early.
-errors{suffix}: differences from the reference over time. Where one of the two has switched and the other has not,
-velocity and energy are left out. What is below {floor:g} is shown there.
+states{suffix}: configuration q and velocity v{coordinates}. A cross marks the last sample of a run that stopped early.
+errors{suffix}: differences from the reference over time, at least {floor:g}. Velocity and energy are left out while only one
+of the two has changed its mode.
 residuals{suffix}: residuals of the constraints at the three levels and energy over time.
 """
 

@@ -18,7 +18,7 @@ from nsdyn.analysis.residuals import events_before
 from nsdyn.status import MESSAGES, Status
 from nsdyn.studies.compare import LEVELS, Comparison, Run
 
-LATE = 5  # rows to a switch by which a run may be late
+LATE = 5  # largest delay of a mode change, in samples per event
 COUNTED = ("iterations", "iterations_worst", "compile_s", "from_cache", "run_s", "t_stop")
 MEASURED = (
     *("error_q", "error_v", "error_energy", "rows_left_out"),
@@ -66,14 +66,12 @@ def against(run: Run, reference: Run | None) -> Against | None:
     same = np.isclose(a.t.values[:count], b.t.values[:count], rtol=1e-9, atol=1e-12)
     count = (
         count if same.all() else int(np.argmin(same))
-    )  # at least one: all runs have the same start
+    )  # at least one, since all runs have the same start
     rows = slice(0, count)
     t = a.t.values[rows]
     counts = [events_before(t, x.event_t.values if "event_t" in x else np.zeros(0)) for x in (a, b)]
     differ = (a["mode"].values[rows] != b["mode"].values[rows]).reshape(count, -1).any(axis=1)
-    if (
-        counts[0][-1] == counts[1][-1]
-    ):  # else switches came together in one run, and counts mean nothing
+    if counts[0][-1] == counts[1][-1]:  # else events coincide in one run, and counts mean nothing
         differ |= counts[0] != counts[1]
     if differ.sum() > LATE * max(1, counts[0][-1], counts[1][-1]):
         differ[:] = False
@@ -160,17 +158,14 @@ def _notes(found: Comparison) -> list[str]:
             notes.append(f"There is no reference for {law}: {run.reason}.")
         elif not run.ok:
             stop = f"{float(run.data.t_stop):.6g} ({run.status_name})"
-            notes.append(
-                f"The reference for {law} stopped at t = {stop}; errors are those until then."
-            )
+            notes.append(f"The reference for {law} stopped at t = {stop}; errors are up to then.")
     cached = any(int(run.data.from_cache) for run in found.runs if not run.refused)
     return [
         *notes,
-        "residual: largest |g|, |G v + g_t| and |G v' + gamma| over the rows, of the constraints "
-        "of the current mode; "
-        "v' = M^-1 (f - G^T lam) with the lam reported.",
-        "compile: tracing and compiling, once; run: the least of several runs, compilation not "
-        "counted." + (CACHED if cached else ""),
+        "residual: largest |g|, |G v + g_t| and |G v' + gamma| over all samples, of the constraints "
+        "of the current mode; v' = M^-1 (f - G^T lam) with the reported lam.",
+        "compile: tracing and compiling, once; run: the shortest of several runs, without "
+        "compilation." + (CACHED if cached else ""),
     ]
 
 
@@ -179,13 +174,11 @@ def _reference(found: Comparison) -> str:
         return "error: there is no reference."
     integrator = next(iter(found.references.values())).integrator
     return (
-        f"error: largest difference over the rows from the reference {integrator} with step "
-        f"{found.reference_step:g} "
-        "and the same law; it is a finer run, not the exact solution. Energy relative to the "
-        "largest kinetic energy of "
-        f"the reference. Rows where only one of the two has switched, if no more than {LATE} to a "
-        "switch, are left out "
-        "of v and energy and counted."
+        f"error: largest difference over all samples from the reference {integrator} with step "
+        f"{found.reference_step:g} and the same law; it is a finer run, not the exact solution. "
+        "Energy relative to the largest kinetic energy of the reference. Samples at which only one "
+        f"of the two has changed its mode, if at most {LATE} per event, are left out of v and "
+        "energy, and counted."
     )
 
 

@@ -19,7 +19,7 @@ def with_limits(trajectory: nsdyn.Trajectory) -> Rows:
     the right."""
     t, q, v, mode = (np.asarray(getattr(trajectory, name)) for name in ("t", "q", "v", "mode"))
     for event in trajectory.events:
-        at = np.searchsorted(t, event.t)  # a row at the instant itself holds the state after
+        at = np.searchsorted(t, event.t)  # a sample at the event holds the state after it
         t = np.insert(t, at, [event.t] * 2)
         q = np.insert(q, at, [event.q] * 2, axis=0)
         v = np.insert(v, at, [event.v_before, event.v_after], axis=0)

@@ -25,7 +25,7 @@ from nsdyn.status import Status
 from nsdyn.stepping.integrator import AbstractSmoothMethod, as_integrator
 
 SOME = 0.5  # for numbers without a default: a position, a coefficient of restitution
-CHOSEN = {"tangents": [[1.0, 0.0, 0.0]], "mu": SOME}  # what else a law needs to be asked
+CHOSEN = {"tangents": [[1.0, 0.0, 0.0]], "mu": SOME}  # other required settings of laws
 
 
 class Table(NamedTuple):
@@ -164,11 +164,11 @@ def _cell(answers: tuple[str | None, ...], notes: list[str]) -> str:
     return f"{takes} only {numbers}"
 
 
-# Laws and switches
+# Laws and mode changes
 
 KINDS = ("exchanged", "added", "`Contact` closes")
-# Rows before and after, and which of them are live, for each kind; all of one shape, so that a law
-# is one program.
+# Rows before and after, and which are live, for each kind; all of one shape, so that each law is
+# one program.
 BEFORE = np.array([[[1.0, 0.0, 0.0]]] * 3)
 AFTER = np.array(
     [[[0.8, 0.6, 0.0], [0.0] * 3], [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [[0.0] * 3, [0.0, 0.0, 1.0]]]
@@ -199,9 +199,9 @@ def _answers(law: AbstractLaw) -> tuple[str, ...]:
 
 def _objections(law: AbstractLaw) -> list[int]:
     def one(before: Jacobian, after: Jacobian, on_before: RowMask, on_after: RowMask) -> Array:
-        switch = ModeChange.of(
+        change = ModeChange.of(
             jnp.eye(3), before, after, VELOCITY, on_before=on_before, on_after=on_after
         )
-        return jnp.asarray(law.failure_code(switch), int)
+        return jnp.asarray(law.failure_code(change), int)
 
     return jax.jit(jax.vmap(one))(BEFORE, AFTER, ON_BEFORE, ON_AFTER).tolist()

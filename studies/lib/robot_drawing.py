@@ -11,7 +11,7 @@ from nsdyn._types import Configuration, Params
 from nsdyn.multibody.chain import poses
 from nsdyn.problems.geared_chain import tip_position
 
-SIDE, ABOVE = (0, 2), (0, 1)  # the two coordinates that are seen
+SIDE, ABOVE = (0, 2), (0, 1)  # the two visible coordinates
 
 
 @jax.jit

@@ -12,8 +12,8 @@ from nsdyn.integrators import NSGA, RK4, EventDriven, GeneralizedAlpha, MoreauJe
 from nsdyn.numerics.newton import Newton
 from nsdyn.studies.lib import archive, style
 
-RHO_INF = 0.8  # ours: the slides do not print it
-NEWTON = float(Newton().tolerance)  # no scheme has another
+RHO_INF = 0.8  # ours: not given on the slides
+NEWTON = float(Newton().tolerance)  # the same for all schemes
 
 
 class Scheme(NamedTuple):
@@ -39,7 +39,7 @@ def _nsga(variant: Literal["three-level", "velocity", "decoupled"]) -> NSGA:
 
 _SOLID, _DASHED, _DASH_DOT, _DOTTED = style.DASHES[:4]
 
-# Colours tell families apart, line styles and markers their members.
+# Colours distinguish families, line styles and markers their members.
 SCHEMES = {
     "index_3": Scheme(_alpha(3), r"index-3 G-$\alpha$", style.ORANGE, _DASHED, "s"),
     "index_2": Scheme(_alpha(2), r"index-2 G-$\alpha$", style.GREEN, _DASH_DOT, "^"),

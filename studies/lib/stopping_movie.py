@@ -17,7 +17,7 @@ from nsdyn.studies.lib.stopping_figures import LIMITS, names
 
 RATE = 20  # frames per second
 SLOWER = 5.0  # than reality
-REST = 1.5  # s of the picture after the last lock
+REST = 1.5  # s of animation after the last lock
 DPI = 100
 
 
@@ -41,7 +41,7 @@ def _write(right: Dataset, wrong: Dataset, times: np.ndarray, path: Path) -> Non
         )
         robot_drawing.axes_of(ax, view, LIMITS[view])
     fig.canvas.draw()
-    fig.set_layout_engine("none")  # what stands still stays where it is
+    fig.set_layout_engine("none")  # keeps fixed parts in place
     writer = PillowWriter(fps=RATE)
     with writer.saving(fig, path, DPI):
         for t in times:

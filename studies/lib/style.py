@@ -40,7 +40,7 @@ DASHES = (
 )
 MARKERS = ("o", "s", "^", "D", "v", "P")
 GREY = "0.45"
-VISIBLE = 0.005  # a jump smaller than this part of the range is not marked
+VISIBLE = 0.005  # smallest marked jump, relative to the range
 
 RC: dict[Any, Any] = {
     "font.family": "serif",

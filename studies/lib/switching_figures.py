@@ -12,13 +12,13 @@ from xarray import Dataset
 from nsdyn.studies.lib import style
 from nsdyn.studies.lib.schemes import RHO_INF, SCHEMES
 
-FLOOR = 1e-17  # what is smaller is shown here: a logarithm knows no zero
+FLOOR = 1e-17  # lower limit of logarithmic axes
 ORDER = (
     "index_1",
     "index_3",
     "nsga",
     "index_2",
-)  # index 2 often lies on NSGA, which shows through its dashes
+)  # index 2 is dashed, as it often coincides with NSGA
 EXACT: dict[str, Any] = {
     "color": "0.8",
     "linestyle": "-",
@@ -28,7 +28,7 @@ EXACT: dict[str, Any] = {
 }
 CHOICES = {1.0: "$E = 1$", 0.5: r"$E = \frac{1}{2}$"}
 
-# Runs of index_2 and nsga there must be; the others are drawn if there are any.
+# Runs of index_2 and nsga are required; others are drawn if they exist.
 Reference = dict[float, dict[str, Any]]
 
 
@@ -236,7 +236,7 @@ def _residuals(runs: dict[str, Dataset], t_switch: float) -> Figure:
         style.mark_times(ax, [t_switch])
         ax.set_ylabel(label)
     _over_time(axes, float(run.t[-1]))
-    for ax in axes[1:3]:  # what rings is over soon
+    for ax in axes[1:3]:  # the ringing decays soon
         ax.set_xlim(t_switch - 0.03, t_switch + 0.2)
     for ax in axes[3:]:
         ax.set_yscale("log")
