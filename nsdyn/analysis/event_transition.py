@@ -33,10 +33,12 @@ from nsdyn._types import AnyMode, Jacobian, Params, Rows
 from nsdyn.analysis import transition
 from nsdyn.analysis.transition import REGULAR, SINGULAR, TransitionReport
 from nsdyn.errors import ProblemError
+from nsdyn.laws.base import AbstractLaw
 from nsdyn.laws.non_ideal import NonIdeal
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import rank
 from nsdyn.problem import Problem, as_arrays
+from nsdyn.stepping.log import Event
 
 RADIUS = 1e-3  # r of (1), for coordinates of size 1
 PROBES = 8  # directions y_k
@@ -46,7 +48,7 @@ BACK = 1e-10  # residual of satisfied constraints, for coordinates of size 1
 
 @overload
 def transition_report(
-    problem: Problem, event: Any, law: Any = None, params: Any = None
+    problem: Problem, event: Event, law: AbstractLaw | None = None, params: Params = None
 ) -> TransitionReport: ...
 
 
@@ -82,7 +84,7 @@ def transition_report(*what: Any, **settings: Any) -> TransitionReport:
 
 
 def _of_event(
-    problem: Problem, event: Any, law: Any = None, params: Any = None
+    problem: Problem, event: Any, law: AbstractLaw | None = None, params: Params = None
 ) -> TransitionReport:
     transition.require_event(event)
     p = problem.params if params is None else as_arrays(params)
@@ -114,7 +116,7 @@ def _of_event(
     )
 
 
-def is_singular(problem: Problem, event: Any) -> bool:
+def is_singular(problem: Problem, event: Event) -> bool:
     """Whether the rank of the constraints of the new mode drops at an event."""
     p = problem.params
     model = problem.model(p)
@@ -122,13 +124,13 @@ def is_singular(problem: Problem, event: Any) -> bool:
     return rank_drops(model, point, p, np.asarray(model.live(point, p)))
 
 
-def _point(model: Model, event: Any, mode: AnyMode, p: Params) -> Point:
+def _point(model: Model, event: Event, mode: AnyMode, p: Params) -> Point:
     """An event in one of its two modes, with held values of the mode as if entered here."""
     t, q, v = (jnp.asarray(x, float) for x in (event.t, event.q, event.v_before))
     return model.point_at(t, q, v, jnp.asarray(mode), p)
 
 
-def event_title(problem: Problem, event: Any) -> str:
+def event_title(problem: Problem, event: Event) -> str:
     modes = (np.asarray(mode).tolist() for mode in (event.mode_before, event.mode_after))
     return f"{problem.name} at t = {event.t:.9g}, mode {' -> '.join(map(str, modes))}"
 

@@ -7,17 +7,18 @@ are rank-deficient are candidates; the neighbourhood is examined only for these.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 
-from nsdyn._types import Matrix, Params, RowMask
+from nsdyn._types import Configuration, Matrix, Mode, Params, RowMask, Time, Velocity
 from nsdyn.errors import SingularTransitionWarning, warn
 from nsdyn.mechanics.model import Model
 from nsdyn.numerics import rank
 from nsdyn.problem import Problem
 from nsdyn.results.events import Events
+from nsdyn.stepping.log import Event
 
 COUNTED = 1000  # largest number of events whose independent directions are counted
 EXAMINED = 50  # largest number of events whose neighbourhood is examined
@@ -38,8 +39,10 @@ def warn_if_singular(
     for k in range(min(len(events), COUNTED)):
         event = events[k]
         mine = problem if own is None else _with_params(problem, own(k))
-        after = (np.float64(event.t), event.q, event.v_after, np.asarray(event.mode_after))
-        M, live = map(np.asarray, _mass_and_live(model, *after, mine.params))
+        t = jnp.asarray(event.t, float)
+        mode = jnp.asarray(event.mode_after)
+        found = _mass_and_live(model, t, event.q, event.v_after, mode, mine.params)
+        M, live = map(np.asarray, found)
         if _directions(event.direction, M) < np.sum(live):
             examined += 1
             if _singular(mine, event, place(k) if place else "") or examined == EXAMINED:
@@ -52,7 +55,7 @@ def _with_params(problem: Problem, p: Params) -> Problem:
 
 @eqx.filter_jit
 def _mass_and_live(
-    model: Model, t: Any, q: Any, v: Any, mode: Any, p: Params
+    model: Model, t: Time, q: Configuration, v: Velocity, mode: Mode, p: Params
 ) -> tuple[Matrix, RowMask]:
     """The mass matrix, and the rows that are live in a mode."""
     return model.system.mass(q, p), model.live(model.point_at(t, q, v, mode, p), p)
@@ -65,7 +68,7 @@ def _directions(direction: np.ndarray, M: np.ndarray) -> int:
     return int(np.sum(rank.independent(direction[acts], M)))
 
 
-def _singular(problem: Problem, event: Any, where: str) -> bool:
+def _singular(problem: Problem, event: Event, where: str) -> bool:
     # Needs scipy, which is slow to import.
     from nsdyn.analysis.event_transition import event_title, is_singular
 

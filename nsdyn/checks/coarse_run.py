@@ -9,7 +9,6 @@ Constraints that do not meet do not stop it, so their event is recorded.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -43,11 +42,11 @@ class Midpoint(AbstractSmoothMethod):
         self,
         model: Model,
         point: Point,
-        memory: Any,
+        memory: Slope,
         h: Number,
         p: Params,
         finish: Callable | None = None,
-    ) -> tuple[Point, Any]:
+    ) -> tuple[Point, Slope]:
         half = self._moved(model, point, point, memory.a, h / 2, p)
         a = lagrange(model, half, p).a
         end = self._moved(model, point, half, a, h, p)  # (1)

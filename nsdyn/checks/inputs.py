@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from nsdyn import _expect as expect
-from nsdyn._types import Numbers, Params
+from nsdyn._types import Configuration, Numbers, Params, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.problem import Problem, as_arrays
 
 
 def inputs(
     problem: Problem, q0: Numbers | None, v0: Numbers | None, params: Params
-) -> tuple[jax.Array, jax.Array, Any]:
+) -> tuple[Configuration, Velocity, Params]:
     """q, v and p of a run, all finite numbers."""
     q = _state("q0", q0, problem.q0)
     v = _state("v0", v0, problem.v0)

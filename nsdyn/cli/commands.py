@@ -6,7 +6,7 @@ Slow imports are inside the commands, so that help appears immediately.
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,6 +28,9 @@ from nsdyn.cli.console import (
 )
 from nsdyn.cli.parse import parse_object, parse_ranges, parse_settings, signature, sweep_arguments
 from nsdyn.errors import FileError, ProblemError
+
+if TYPE_CHECKING:  # slow to import
+    import nsdyn
 
 app = typer.Typer(
     help="Nonsmooth dynamics of mechanisms whose constraints switch.",
@@ -336,7 +339,7 @@ def _require_target(option: str, path: Path | None, suffixes: Collection[str]) -
 # Objects from arguments
 
 
-def _problem(name: str, settings: Iterable[str]) -> Any:
+def _problem(name: str, settings: Iterable[str]) -> "nsdyn.Problem":
     from nsdyn import problems
 
     try:
@@ -361,11 +364,11 @@ def _laws() -> dict[str, type]:
     return {name: c for name, c in classes.items() if laws.AbstractLaw in c.__mro__[1:]}
 
 
-def _law(text: str) -> Any:
+def _law(text: str) -> "nsdyn.laws.AbstractLaw":
     return parse_object("law", text, _laws())
 
 
-def _integrator(text: str, formulation: str) -> Any:
+def _integrator(text: str, formulation: str) -> "nsdyn.AbstractIntegrator":
     from nsdyn.stepping.integrator import as_integrator
 
     known = _integrators()

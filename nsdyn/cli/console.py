@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -21,6 +21,11 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 from rich.table import Table
+
+if TYPE_CHECKING:  # slow to import
+    import nsdyn
+    import nsdyn.studies.lib.compare_table
+    import nsdyn.studies.lib.pairs
 
 PIPED_WIDTH = 120  # of tables if stdout is not a terminal
 WIDE = 200  # of tables with many columns, rather than wrapped lines
@@ -72,7 +77,7 @@ def show_table(
     console.print()
 
 
-def show_events(events: Iterable[Any]) -> None:
+def show_events(events: "nsdyn.Events") -> None:
     columns = ("#", "t", "mode", "impulse Lam", "kinetic energy before", "after")
     rows = []
     for i, event in enumerate(events):
@@ -84,7 +89,9 @@ def show_events(events: Iterable[Any]) -> None:
     show_table("events", columns, rows, numbers=True)
 
 
-def show_reports(problem: Any, events: Any, law: Any) -> None:
+def show_reports(
+    problem: "nsdyn.Problem", events: "nsdyn.Events", law: "nsdyn.laws.AbstractLaw"
+) -> None:
     """The analysis of each event."""
     import nsdyn
 
@@ -97,7 +104,7 @@ def show_reports(problem: Any, events: Any, law: Any) -> None:
         print(f"event {i}: {report}\n")
 
 
-def show_end(trajectory: Any) -> None:
+def show_end(trajectory: "nsdyn.Solution") -> None:
     """The last sample of a trajectory."""
     from nsdyn.results.events import counted as events_text
 
@@ -110,7 +117,7 @@ def show_end(trajectory: Any) -> None:
     show_table(title, ("i", "q", "v"), list(zip(range(len(q)), q, v, strict=True)), numbers=True)
 
 
-def show_comparison(table: Any) -> None:
+def show_comparison(table: "nsdyn.studies.lib.compare_table.Table") -> None:
     """The table of a comparison and its notes; in several parts if the terminal is narrow."""
     console = Console()
     limit = console.width if console.is_terminal else WIDE
@@ -132,7 +139,7 @@ def show_comparison(table: Any) -> None:
     print("\n".join(table.notes))
 
 
-def show_pairs(title: str, table: Any) -> None:
+def show_pairs(title: str, table: "nsdyn.studies.lib.pairs.Table") -> None:
     """A table written for markdown, without the markup."""
     plain = lambda cells: tuple(cell.replace("`", "") for cell in cells)
     head = tuple(cell.replace("(", "\n(") for cell in plain(table.head))
@@ -142,7 +149,7 @@ def show_pairs(title: str, table: Any) -> None:
     print("\n" * bool(table.notes), end="")
 
 
-def show_statuses(result: Any) -> None:
+def show_statuses(result: "nsdyn.Solution") -> None:
     """The number of runs of a sweep for each status."""
     import numpy as np
 
@@ -152,7 +159,7 @@ def show_statuses(result: Any) -> None:
     show_table(f"{len(result.status)} trajectories", ("status", "count", "meaning"), rows)
 
 
-def sweep_variables(values: dict, result: Any) -> dict[str, tuple]:
+def sweep_variables(values: dict, result: "nsdyn.Solution") -> dict[str, tuple]:
     """A sweep as variables {name: (dimensions, array)} for a file."""
     rows = {name: getattr(result, name) for name in ("q", "v", "lam", "mode", "energy")}
     dimensions = {"q": ("coordinate",), "v": ("velocity",), "lam": ("row",), "energy": ()}

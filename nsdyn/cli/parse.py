@@ -3,9 +3,14 @@
 import ast
 import inspect
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nsdyn.errors import ProblemError, unknown
+
+if TYPE_CHECKING:  # slow to import
+    import numpy as np
+
+    import nsdyn
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
@@ -27,7 +32,7 @@ def _assignment(option: str, text: str, form: str) -> tuple[str, str]:
     return name, value
 
 
-def parse_ranges(texts: Iterable[str]) -> dict[str, Any]:
+def parse_ranges(texts: Iterable[str]) -> "dict[str, np.ndarray]":
     """NAME=LOW:HIGH:N: all combinations of the ranges, as one vector per name."""
     import numpy as np  # here: the command line shows its help without it
 
@@ -45,7 +50,7 @@ def parse_ranges(texts: Iterable[str]) -> dict[str, Any]:
     return {name: values.ravel() for name, values in zip(found, grid, strict=True)}
 
 
-def sweep_arguments(problem: Any, values: dict[str, Any]) -> dict[str, Any]:
+def sweep_arguments(problem: "nsdyn.Problem", values: "dict[str, np.ndarray]") -> dict[str, Any]:
     """The arguments of `nsdyn.sweep` that give the named parameters (m, locks[0], q0[1], ...) these
     values."""
     import numpy as np

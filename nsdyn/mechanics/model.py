@@ -325,7 +325,7 @@ def _part_shapes(
 ) -> tuple[int, int, tuple[int, ...]]:
     """(rows, guards, shape of the mode) of one constraint."""
 
-    def sample(q, v, t, p):
+    def sample(q: Configuration, v: Velocity, t: Time, p: Params) -> tuple[Array, Array, Array]:
         qdot = system.rate(q, v, p)
         mode = part.start(q, qdot, t, p, Scale.unknown(q, v))
         held = part.hold(q, t, p)
