@@ -327,8 +327,8 @@ def _arrived(
 
 
 def _fallen(before: Guards, after: Guards, noise: Guards | float) -> GuardMask:
-    """Guards that fell to zero or below in a step, up to round-off. Guards that were within their
-    `noise` of zero do not count."""
+    """Guards that are negative beyond their `noise` at the end of a step, or that fell to zero up
+    to round-off."""
     about = SLACK * jnp.maximum(before - after, 0.0)
     reaches = (after <= about) & (before > jnp.maximum(after, noise))
     return (after < -noise) | reaches

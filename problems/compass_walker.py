@@ -121,7 +121,7 @@ def exchanged(
     return jnp.where(fired[1] | late, LEGS + mode, LEGS - 1 - mode)
 
 
-LATE = 1e-6  # s at a late swinging leg; at a strike s is zero to round-off
+LATE = 1e-6  # s above which the swinging leg is late; at a strike s is zero to round-off
 
 SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential)
 FEET = nsdyn.Transitions(rows=standing, guards=strike_or_fall, after=exchanged, hold=places)

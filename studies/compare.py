@@ -42,7 +42,7 @@ DEFAULTS = (
 )
 REFERENCE = EventDriven(RK4())
 REFINE = 8
-REPEATS, PATIENCE = 5, 2.0  # a run is timed up to 5 times, for at most 2 s
+REPEATS, PATIENCE = 5, 2.0  # a run is timed REPEATS times, or until PATIENCE seconds have passed
 LEVELS = ("position", "velocity", "acceleration")
 CACHE_HIT = "/jax/compilation_cache/cache_hits"
 

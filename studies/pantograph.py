@@ -380,7 +380,7 @@ def _figure_1(data: Dataset) -> Figure:
 
 
 def _margin(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The distance of a point inside the workspace from its border; negative outside."""
+    """How far a point is inside the workspace; negative outside."""
     shift = TABLE_1["l5"] / 2
     near = TABLE_1["l2"] - TABLE_1["l1"]
     far = TABLE_1["l2"] + TABLE_1["l1"]

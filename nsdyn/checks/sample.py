@@ -67,7 +67,7 @@ class Sample:
 
     @functools.cached_property
     def length(self) -> float:
-        """L of (1); a unit motion for a mechanism at rest at the origin without forces."""
+        """L of (1), or |(1, ..., 1)|_M for a mechanism at rest at the origin without forces."""
         return float(self.size) or self.norm(np.ones_like(self.v))
 
     @functools.cached_property
