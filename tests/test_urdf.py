@@ -197,7 +197,7 @@ TENSOR = '<mass value="1"/><inertia ixx="{}" ixy="0" ixz="0" iyy="1" iyz="0" izz
         (
             robot(A, B, C, AB, joint("ac", "a", "c")),
             {},
-            "link 'a': expected a chain, found a tree that branches",
+            "link 'a': expected a chain, found a branch into",
         ),
         (
             robot(A, B, C, AB, joint("ac", "a", "c")),
@@ -238,12 +238,12 @@ TENSOR = '<mass value="1"/><inertia ixx="{}" ixy="0" ixz="0" iyy="1" iyz="0" izz
         (
             robot(A, B, C, AB, joint("bc", "b", "c", "floating")),
             {"tip": "b"},
-            "joint 'bc': expected one that can be",
+            "joint 'bc': expected a joint that can be",
         ),
         (
             robot(A, B, joint("ab", "a", "b", inside=LIMIT + '<mimic joint="x"/>')),
             {},
-            "joint 'ab': expected a joint",
+            "joint 'ab': expected an independent joint",
         ),
         (
             robot(A, B, C, AB, joint("bc", "b", "c", inside=LIMIT + '<mimic joint="ab"/>')),
