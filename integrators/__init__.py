@@ -1,5 +1,5 @@
-"""Integrators, one scheme per file; code that schemes share is in files that begin with an
-underscore. `EventDriven`, which drives smooth methods, is defined in nsdyn.stepping."""
+"""Integrators, one scheme per file; shared code is in files whose names begin with an underscore.
+`EventDriven`, which drives smooth methods, is defined in nsdyn.stepping."""
 
 from nsdyn.integrators.generalized_alpha import GeneralizedAlpha
 from nsdyn.integrators.moreau_jean import MoreauJean

@@ -10,8 +10,8 @@ The pseudo-acceleration a follows the acceleration v' of the equations of motion
     dx = h v_0 + h^2 (1/2 - beta) a_0 + h^2 beta a_1,
     v_1 = v_0 + h (1 - gamma) a_0 + h gamma a_1                                               (3)
 
-so that dx/dv' = beta h^2 k and dv_1/dv' = gamma h k with k = (1 - af)/(1 - am). q_1 = q_0 + dx, or
-with quasi-velocities the finite motion dx from q_0 (`System.moved`).
+so dx/dv' = beta h^2 k and dv_1/dv' = gamma h k with k = (1 - af)/(1 - am). q_1 = q_0 + dx; with
+quasi-velocities, q_0 moved by the finite motion dx (`System.moved`).
 
 Starting values that keep order 2 in the multipliers from the first step (Arnold, Bruls and Cardona;
 the constants are derived and checked in tests/test_alpha_orders.py). (2) makes a_n an approximation
@@ -29,8 +29,8 @@ and if v is projected after each step, the accelerations carry this offset inste
 
     a_0 = v'_0 + D h v''_0 + 2 C h P v''_0,    v'_0 + 2 C h P v''_0 in place of v'_0             (6)
 
-The memory does not depend on the step: offsets are stored divided by their power of h, so a step
-may have any size.
+Offsets are stored divided by their power of h, so the memory does not depend on the step, which may
+have any size.
 """
 
 from typing import Any, NamedTuple
@@ -39,8 +39,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from nsdyn._types import Number, Params, Rows, Scalar, Velocity
+from nsdyn._types import Configuration, Number, Params, Rows, Scalar, Time, Velocity
 from nsdyn.errors import ProblemError
+from nsdyn.integrators._time_stepping import sizes
 from nsdyn.mechanics.formulations import lagrange
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
@@ -108,10 +109,10 @@ class AlphaMemory(AbstractMemory):
 def begin(
     model: Model, point: Point, p: Params, c: Alpha, tilt: bool = False, shift: bool = False
 ) -> AlphaMemory:
-    """The memory at a point of which only (q, v) is known: at the start and after an event."""
+    """The memory at a point where only (q, v) is known: at the start and after an event."""
     zero = jnp.zeros_like(point.v)
 
-    def acceleration(q, v, t):
+    def acceleration(q: Configuration, v: Velocity, t: Time) -> tuple[Velocity, Rows]:
         slope = lagrange(model, point.replace(t=t, q=q, v=v), p)
         return slope.a, slope.lam
 
@@ -120,17 +121,18 @@ def begin(
     a, lam = acceleration(*here)
     along = (qdot, a, jnp.ones_like(point.t))
     jerk = jax.jvp(lambda *x: acceleration(*x)[0], here, along)[1]
-    drift = c.D * jerk  # (4)
-    if not (tilt or shift) or model.m == 0:
-        return AlphaMemory(a=a, lam=lam, drift=drift, tilt=zero, shift=zero, effort=Effort.none())
-    reaction = SaddlePoint(model, point, p)
-    hidden = c.C * reaction.smallest_motion_of_positions(reaction.G @ jerk)
-    if tilt:
-        return AlphaMemory(  # (5)
-            a=a, lam=lam, drift=drift, tilt=hidden, shift=zero, effort=Effort.none()
-        )
-    return AlphaMemory(  # (6)
-        a=a, lam=lam, drift=drift + 2 * hidden, tilt=zero, shift=2 * hidden, effort=Effort.none()
+    hidden = zero
+    if (tilt or shift) and model.m > 0:
+        reaction = SaddlePoint(model, point, p)
+        hidden = c.C * reaction.smallest_motion_of_positions(reaction.G @ jerk)
+    offset = 2 * hidden if shift else zero  # (6)
+    return AlphaMemory(
+        a=a,
+        lam=lam,
+        drift=c.D * jerk + offset,  # (4), (6)
+        tilt=hidden if tilt else zero,  # (5)
+        shift=offset,
+        effort=Effort.none(),
     )
 
 
@@ -145,7 +147,7 @@ class AlphaStep(NamedTuple):
 
     @staticmethod
     def of(c: Alpha, model: Model, point: Point, memory: AlphaMemory, h: Number) -> "AlphaStep":
-        # After an event at the very end of a step nothing may be left of the step.
+        # If an event lies at the very end of a step, no step may remain after it.
         shortest = SHORTEST * model.step
         h = jnp.where(jnp.abs(h) < shortest, shortest, h)
         return AlphaStep(
@@ -196,10 +198,7 @@ class AlphaStep(NamedTuple):
     ) -> Scalar:
         """Absolute Newton tolerance: round-off of q/h^2 and v/h, plus a fraction of |M^-1 f| in
         case the acceleration itself vanishes."""
-        size = lambda x: jnp.max(jnp.abs(weights * x))
-        q = size(model.system.as_motion(point.q, p))
-        v = size(point.v)
-        push = size(model.system.solver(point.q, p)(model.force(point, p)))
+        q, v, push = sizes(model, point, weights, p)
         return NOISE * (q / self.dq_da + v / jnp.abs(self.dv_da)) + tolerance * push
 
     def memory(self, dv: Velocity, lam: Rows, effort: Effort) -> AlphaMemory:

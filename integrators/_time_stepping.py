@@ -1,20 +1,20 @@
-"""Event-capturing integration: time steps of fixed size, at whose end events are detected.
+"""Event-capturing integration: steps of fixed size; events are detected at the end of a step.
 
-Mode selection of one step from the point 0 to the point 1:
+How the mode of a step from point 0 to point 1 is chosen:
 
     make the step in the old mode; a guard that is negative at its end fires                     (1)
     repeat it into the new mode: its constraints, and the impulse law between old and new        (2)
     if a guard that fired is still negative after (2), discard (2) and keep (1). The mode change
     is tried again in the next step; if it fails twice the run stops with LEADS_BACK             (3)
 
-(3) does not apply to a guard that is a force in the new mode: a contact that has just closed may be
-about to open.
+(3) does not apply to a guard that is a force in the new mode, since a contact that has just closed
+may be about to open.
 
-Usually guards are evaluated at a predictor. Here (1) takes its place: the converged step of the old
-mode is a better predictor, and it is the result if there is no event. After a step with an event
-the memory of a method is rebuilt in the new mode, except for the classical schemes, which have no
-jumps. An event is recorded at t_1, the end of its step, with the free velocity of the step as
-`v_before`: the law acts on this velocity.
+Guards are usually evaluated at a predictor. Here (1) is the predictor: the converged step of the
+old mode is more accurate, and it is the result if there is no event. After an event the memory of
+the method is rebuilt in the new mode, except for the classical schemes, which have no jumps. An
+event is recorded at t_1, the end of its step. Its `v_before` is the free velocity of the step, on
+which the law acts.
 """
 
 from abc import abstractmethod
@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from nsdyn._types import GuardMask, Guards, Number, Params, Velocity
+from nsdyn._types import GuardMask, Guards, Number, Params, Scalar, Velocity
 from nsdyn.laws.base import AbstractLaw, Jump
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
@@ -52,7 +52,7 @@ class NewMode(eqx.Module):
     """The mode that a step enters.
 
     mode, held: the new mode and its held values. law: the law that decides the jump.
-    active: whether the mode changes at all; if not, it is a step without an event.
+    active: whether the mode changes; if not, the step has no event.
     """
 
     mode: Any
@@ -66,18 +66,25 @@ class NewMode(eqx.Module):
     def ask_law(
         self, model: Model, start: Point, here: SaddlePoint, v: Velocity, p: Params
     ) -> LawAnswer:
-        """Apply the law to the free velocity v, between the mode of `start` and the new one. If it
-        has nothing to do, because rows only disappear, the velocity still has to satisfy the rows
-        that remain: it is projected onto them."""
+        """Apply the law to the free velocity v, between the mode of `start` and the new one. If
+        rows only disappear, the law does not act, and v is projected onto the remaining rows."""
         found = ask_law(model, start, here, v, self.law, p)
         choose = lambda a, b: jnp.where(found.acts & self.active, a, b)
         return found._replace(jump=Jump(*map(choose, found.jump, projected(here, v))))
 
 
 def projected(here: SaddlePoint, v: Velocity) -> Jump:
-    """The jump to the nearest velocity in the mass metric that satisfies the rows."""
+    """The jump to the nearest velocity, in the mass metric, that satisfies the rows."""
     step, mu = here.smallest_motion(-here.psi(v))
     return Jump(v + step, mu, here.G)
+
+
+def sizes(model: Model, point: Point, weights: Array, p: Params) -> tuple[Scalar, Scalar, Scalar]:
+    """The weighted sizes of q, v and M^-1 f, for the absolute tolerance of Newton's method."""
+    size = lambda x: jnp.max(jnp.abs(weights * x))
+    system = model.system
+    a = system.solver(point.q, p)(model.force(point, p))
+    return size(system.as_motion(point.q, p)), size(point.v), size(a)
 
 
 class Step(NamedTuple):
@@ -98,17 +105,17 @@ class CapturePlan(eqx.Module):
 
 
 class AbstractTimeStepping(AbstractIntegrator):
-    """A time-stepping scheme, which captures events at the end of its step. To write one, implement
-    `init` and `advance`."""
+    """A time-stepping scheme; it captures events at the end of a step. Subclasses implement `init`
+    and `advance`."""
 
     @property
     def jumps(self) -> bool:
-        """Whether velocities jump, as the law decides, in a step with an event."""
+        """Whether the velocity jumps, as decided by the law, in a step with an event."""
         return True
 
     @abstractmethod
     def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Any]:
-        """The point and the memory there (with `effort`) when nothing else is known."""
+        """The point and the memory (with `effort`) at the start and after an event."""
 
     @abstractmethod
     def advance(
@@ -143,8 +150,8 @@ class AbstractTimeStepping(AbstractIntegrator):
     ) -> tuple[State, Log, CapturePlan]:
         start = state.point
 
-        def take(carry):
-            """(1) at first, then (2) if a guard fell in (1)."""
+        def take(carry: tuple) -> tuple:
+            """(1), then (2) if a guard fell in (1)."""
             smooth, log, fired, new_mode, _, _ = carry
             end, new, code = self._step_into_mode(model, state, new_mode, fired, t_next, p)
             noise = self._noise(model, end, p)
@@ -154,7 +161,7 @@ class AbstractTimeStepping(AbstractIntegrator):
             by_force = guard_rates.by_force(model, end.point, end.memory.lam, p)
             contradicted = new_mode.active & fired & (end.guard < -depth) & ~by_force
             go = new_mode.active & ~jnp.any(contradicted)  # (3)
-            # The step before has already kept the old mode.
+            # The previous step already kept the old mode.
             stuck = jnp.any(contradicted & (state.guard < -depth))
             code = jnp.where(log.is_full, Status.LOG_FULL, code)
             end = end.with_failure(go & (code != Status.OK), code, start)
@@ -184,7 +191,7 @@ class AbstractTimeStepping(AbstractIntegrator):
     ) -> tuple[State, Log]:
         end = self.step_smooth(model, state, t_next, p)[0]
 
-        def again(end, log):
+        def again(end: State, log: Log) -> tuple[State, Log]:
             after = model.after(plan.fired, end.point, p)
             new_mode = NewMode(after.mode, after.held, law, jnp.ones((), bool))
             landed, new, _ = self._step_into_mode(model, state, new_mode, plan.fired, t_next, p)
@@ -201,7 +208,7 @@ class AbstractTimeStepping(AbstractIntegrator):
         t_next: Number,
         p: Params,
     ) -> tuple[State, Event, Any]:
-        """The step into another mode: the state after, its record and a status."""
+        """The step into a new mode: the state at its end, the record of the event and a status."""
         start = state.point
         h = t_next - start.t
         step = self.advance(model, start, state.memory, h, p, new_mode)
@@ -225,7 +232,7 @@ class AbstractTimeStepping(AbstractIntegrator):
         code = status_of(model, landed, answer, here, p)
         if not self.jumps:
             return arrived, record, jnp.where(code == Status.LAW_VIOLATES, Status.OK, code)
-        # A schedule cannot lead back, so time stands still in these rates.
+        # Schedules cannot lead back, so these rates hold time fixed.
         rate = guard_rates.rates(model, landed, memory.a, memory.lam, p, clock=0.0)
         ahead = arrived.guard + h * rate
         back = jnp.any(fired & (rate < 0) & (ahead < -self._noise(model, arrived, p)))
@@ -236,7 +243,7 @@ class AbstractTimeStepping(AbstractIntegrator):
 
 
 class AbstractCapturable(AbstractSmoothMethod):
-    """A smooth method that can also make a step into another mode, though without a jump."""
+    """A smooth method that can also step into another mode, without a jump."""
 
     @property
     @abstractmethod
@@ -260,10 +267,10 @@ class AbstractCapturable(AbstractSmoothMethod):
 
 
 class Captured(AbstractTimeStepping):
-    """A smooth method that captures events at the end of its step, as the classical schemes do: the
-    constraints of the new mode are imposed on that step, and velocities do not jump.
+    """A smooth method that captures events as the classical schemes do: the constraints of the new
+    mode are imposed on the step with the event, and velocities do not jump.
 
-    method: the smooth method. Given to `simulate` as it is, it is driven in this way.
+    method: the smooth method. `simulate` wraps a method of this kind that comes without a driver.
     """
 
     method: AbstractCapturable
@@ -282,11 +289,11 @@ class Captured(AbstractTimeStepping):
     def incompatibility(self, law: AbstractLaw, parts: tuple) -> str | None:
         if not law.satisfies_new_constraints:
             return (
-                "the classical schemes impose the new constraints on the step with the mode "
-                "change; nothing rebounds"
+                "the classical schemes impose the new constraints on the step in which the mode "
+                "changes; nothing rebounds"
             )
         if any(part.mode_depends_on_impact for part in parts):
-            return "without a velocity jump a contact neither closes nor opens as it should"
+            return "without a velocity jump, contacts do not open and close correctly"
         return None
 
     def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Any]:
@@ -312,8 +319,8 @@ def _arrived(
 
 
 def _fallen(before: Guards, after: Guards, noise: Guards | float) -> GuardMask:
-    """Guards that are negative at the end of a step, or so close to zero that round-off decides;
-    not those that are zero up to their `noise`."""
+    """Guards that are negative beyond their `noise` at the end of a step, or that fell to zero up
+    to round-off."""
     about = SLACK * jnp.maximum(before - after, 0.0)
     reaches = (after <= about) & (before > jnp.maximum(after, noise))
     return (after < -noise) | reaches

@@ -15,11 +15,11 @@ where e is the residual of (2) and s = beta h^2 k, gamma h k or 1 its derivative
 v'. x = v' is equivalent to (1) and (2), and d(v' - x)/dv' = I + O(h): the system is scaled by
 construction, and masked and dependent rows are handled where (3) is solved.
 
-Used by itself it captures events: the new constraints are imposed on the step in which a guard
-falls, and their reaction acts along the directions D of the impulse law, M v' + D^T lam = f. This
-is all that the classical schemes can do, and it fails at a velocity jump in three instructive ways
-(the study `switching_track` shows them); the record of an event then contains v_0, v_1 and h lam.
-Inside `EventDriven` it is an ordinary smooth method, of order 2 across events.
+Without `EventDriven` the method captures events: the new constraints are imposed on the step in
+which a guard falls, and their reaction acts along the directions D of the impulse law, M v' + D^T
+lam = f. The classical schemes can do no more, and at a velocity jump this fails in three
+instructive ways (see the study `switching_track`); the record of an event then contains v_0, v_1
+and h lam. Inside `EventDriven` it is an ordinary smooth method, of order 2 across events.
 """
 
 from collections.abc import Callable
@@ -41,8 +41,8 @@ from nsdyn.stepping.mode_change import LawAnswer
 class GeneralizedAlpha(AbstractCapturable):
     """The implicit generalized-alpha scheme of order 2.
 
-    Inside `EventDriven` it is an ordinary smooth method. By itself it captures events at the end of
-    a step as the classical schemes do, without a velocity jump: instructive, and wrong.
+    Inside `EventDriven` it is an ordinary smooth method. Alone it captures events at the end of a
+    step as the classical schemes do, without a velocity jump: instructive, but wrong.
 
     index: the level at which the constraints are imposed: 3 (positions), 2 (velocities) or
         1 (accelerations).

@@ -4,16 +4,16 @@
     q_1 = q_0 + h [theta v_1 + (1 - theta) v_0] + U                                              (2)
     M U + G+^T nu = 0,  g+(q_1, t_1) = 0    with projection; without it U = 0                    (3)
 
-f_0 and f_1 are taken at the ends of the step and G at q_1; M goes with G at q_1, and with f at
-q_theta = q_0 + theta (q_1 - q_0). Reactions and impulses are not distinguished: both are P, and P/h
-is reported as lam. (1) is the impulse law on the free velocity
+f_0 and f_1 are evaluated at the ends of the step, G at q_1, and M at q_1 in products with G and at
+q_theta = q_0 + theta (q_1 - q_0) in products with f. Reactions and impulses are not distinguished:
+both are part of P, and P/h is reported as lam. (1) is the impulse law on the free velocity
 
     vf = v_0 + h M^-1 [theta f_1 + (1 - theta) f_0]                                              (4)
 
-and without an event the projection of vf onto the constraints. (1) and (3) are solved together
+and, without an event, the projection of vf onto the constraints. (1) and (3) are solved together
 ("combined projection"), with the unknowns v_1 and u = U/h. theta = 1/2 conserves the energy of
 linear systems, larger values dissipate. The scheme has order 1. The constraints hold at velocity
-level, with projection also at position level: without it a gap of O(h) remains after every event.
+level and, with projection, at position level; without it every event leaves a gap of O(h).
 """
 
 from typing import Any
@@ -25,7 +25,13 @@ from jaxtyping import Array, Float
 
 from nsdyn._types import Number, Params, Scalar, Velocity
 from nsdyn.errors import ProblemError
-from nsdyn.integrators._time_stepping import AbstractTimeStepping, NewMode, Step, projected
+from nsdyn.integrators._time_stepping import (
+    AbstractTimeStepping,
+    NewMode,
+    Step,
+    projected,
+    sizes,
+)
 from nsdyn.laws.base import AbstractLaw, Jump
 from nsdyn.mechanics.formulations import lagrange
 from nsdyn.mechanics.model import Model, Point
@@ -42,12 +48,13 @@ def _theta(x: Any) -> Scalar:
 
 
 class MoreauJean(AbstractTimeStepping):
-    """The time-stepping scheme of Moreau and Jean: order 1, robust if many events come at once.
+    """The time-stepping scheme of Moreau and Jean: order 1, robust for many simultaneous events.
 
-    theta: where in the step the forces are evaluated, from 1/2 (conserves the energy of linear
-        systems) to 1 (dissipates most).
-    projection: whether positions are projected onto the constraints; without it a gap of the order
-        of the step remains after every event.
+    theta: where in the step forces are evaluated, from 1/2 (conserves the energy of linear systems)
+        to 1 (dissipates most).
+    projection: whether positions are projected onto the constraints; without it every event leaves
+        a
+        gap of the order of the step.
     newton: tolerance and largest number of iterations of the implicit step, `nsdyn.Newton(...)`.
     """
 
@@ -62,7 +69,7 @@ class MoreauJean(AbstractTimeStepping):
     def incompatibility(self, law: AbstractLaw, parts: tuple) -> str | None:
         if not self.projection and any(part.mode_depends_on_impact for part in parts):
             return (
-                "a contact that bounces with its gap still negative would be taken for open; use "
+                "a bouncing contact whose gap is still negative would count as open; use "
                 "projection=True"
             )
         return None
@@ -86,11 +93,8 @@ class MoreauJean(AbstractTimeStepping):
         x0 = jnp.concatenate([point.v + h * memory.a, jnp.zeros(n if self.projection else 0)])
         one = model.system.weights(point.q, p)
         weights = jnp.concatenate([jnp.broadcast_to(one, (n,))] * (2 if self.projection else 1))
-        size = lambda x: jnp.max(jnp.abs(one * x))
-        q = size(model.system.as_motion(point.q, p))
-        v = size(point.v)
-        push = h * size(model.system.solver(point.q, p)(f0))
-        noise = NOISE * (v + q / h) + self.newton.tolerance * push
+        q, v, push = sizes(model, point, one, p)
+        noise = NOISE * (v + q / h) + self.newton.tolerance * (h * push)
         residual = lambda x, args: x - _solved(x, *args)[0]
         x, effort = self.newton.solve(residual, x0, args, noise, weights)
         _, jump, end, free, found = _solved(x, *args)

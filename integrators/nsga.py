@@ -7,9 +7,9 @@ the step. A position correction U and a velocity jump W make both levels hold:
     q_1 = q_0 + dx + U,    M U + G+^T nu = 0,     g+(q_1, t_1) = 0                               (1)
     v_1 = vt + W,          M W + G_E^T Lam = 0,   G+ v_1 + g_t+ = 0                              (2)
 
-(2) is the impulse law on the free velocity vt; without an event it is the projection onto the
-constraints. M, G and f are taken at the end of the step. The variants differ in what determines the
-smooth acceleration, M v' + GS^T lam = f:
+(2) is the impulse law applied to the free velocity vt; without an event it is the projection onto
+the constraints. M, G and f are evaluated at the end of the step. The variants differ in the
+equation that determines the smooth acceleration, M v' + GS^T lam = f:
 
     three-level  GS = G+,  G+ v' + gamma+ = 0 at (q_1, v_1)       (2018; all three levels hold)  (3)
     velocity     GS = G-,  G- vt + g_t- = 0 at q_1  (the constraints of the old mode)            (4)
@@ -22,8 +22,8 @@ mass metric with
     G+ x = G+ u - g+/(beta h^2),     and x = u is (1)                                            (6)
 
 The reported lam is the total reaction, lam + Lam/h. The decoupled variant omits the residual forces
-of its second and third stage (they are O(U)). Order 2 in q, v and lam on smooth motion; order 1
-across an event, like every scheme that captures.
+of its second and third stage (they are O(U)). Order 2 in q, v and lam for smooth motion, order 1
+across events, like all capturing schemes.
 """
 
 from typing import Any, Literal
@@ -46,8 +46,8 @@ VARIANTS = ("three-level", "velocity", "decoupled")
 
 
 class NSGA(AbstractTimeStepping):
-    """The nonsmooth generalized-alpha scheme: order 2 between events, which it captures with the
-    jump of the law.
+    """The nonsmooth generalized-alpha scheme: order 2 between events; captures events with the jump
+    of the law.
 
     rho_inf: spectral radius at infinite frequency, from 0 (most numerical damping) to 1 (none).
     variant: which levels of the constraints the smooth part satisfies: "three-level" (positions,

@@ -5,9 +5,9 @@ motion equations.
     k_3 = F(t + h/2, y + h/2 k_2),  k_4 = F(t + h, y + h k_3)                                  (1)
     y_1 = y + h/6 (k_1 + 2 k_2 + 2 k_3 + k_4)                                                    (2)
 
-y = (q, v), F = (q', v') with v' from `nsdyn.mechanics.formulations`. k_1 is the slope kept from the
-end of the previous step, so a step costs four evaluations and the multipliers at its end are known.
-The stages are a loop: unrolled they run no faster, and users wait mostly for compilation.
+y = (q, v), F = (q', v') with v' from `nsdyn.mechanics.formulations`. k_1 is the slope from the end
+of the previous step, so a step costs four evaluations and yields the multipliers at its end. The
+stages are a loop: unrolling makes them no faster, and users wait mostly for compilation.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ LAST = (False, False, False, True)
 
 
 class RK4(AbstractSmoothMethod):
-    """The classical explicit Runge-Kutta method of order 4. Use it as `EventDriven(RK4())`.
+    """The classical explicit Runge-Kutta method of order 4, used as `EventDriven(RK4())`.
 
     formulation: how the equations of motion are solved for the accelerations: "lagrange" (with
         multipliers; the default), "projected" (onto the admissible motions), or "minimal"
@@ -81,11 +81,11 @@ class RK4(AbstractSmoothMethod):
         first = (rate(point.q, memory.v, p), memory.a)
         start = (first, (first[0] / 6, first[1] / 6), (point.q, point.v, memory))
 
-        def stage(carry, coefficient):
+        def stage(carry: tuple, coefficient: tuple[Array, ...]) -> tuple[tuple, None]:
             (kq, ka), (sum_q, sum_a), _ = carry
             node, weight, last = coefficient
-            # The end of the step (2) is the last point at which the loop evaluates the slope, so
-            # that there is only one copy of the model.
+            # The last stage evaluates the slope at the end of the step (2), so that the program
+            # contains only one copy of the model.
             q = jnp.where(last, point.q + h * sum_q, point.q + node * h * kq)
             v = jnp.where(last, point.v + h * sum_a, point.v + node * h * ka)
             at = point.replace(t=point.t + node * h, q=q, v=v)

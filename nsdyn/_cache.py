@@ -29,7 +29,7 @@ def cache_folder(name: str) -> Path | None:
 
 def keep_compiled() -> None:
     """Let JAX keep its compiled programs."""
-    if jax.config.jax_compilation_cache_dir:
+    if getattr(jax.config, "jax_compilation_cache_dir", None):
         return
     folder = cache_folder("jax")
     if folder is not None:

@@ -2,9 +2,9 @@
 
 problems.three_r_pendulum(L=0.5)                the same as
 problems.get("three_r_pendulum", L=0.5)
-problems.names(), problems.summary(name)        what there is
+problems.names(), problems.summary(name)        the list
 problems.from_urdf("arm.urdf")                  the same as
-problems.get("from_urdf", path="arm.urdf")      your own robot; not in the list, as it needs a file
+problems.get("from_urdf", path="arm.urdf")      your own robot; not listed, as it needs a file
 """
 
 import inspect
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nsdyn.errors import ProblemError, unknown
+from nsdyn.problem import Problem
 from nsdyn.problems.bricard import bricard
 from nsdyn.problems.compass_walker import compass_walker
 from nsdyn.problems.emergency_stop import emergency_stop
@@ -52,7 +53,7 @@ PROBLEMS: dict[str, Callable] = {
         wheel_over_pothole,
     )
 }
-IMPORTERS: dict[str, Callable] = {"from_urdf": from_urdf}  # functions that make problems from files
+IMPORTERS: dict[str, Callable] = {"from_urdf": from_urdf}  # make problems from files
 
 __all__ = ["IMPORTERS", "PROBLEMS", "function", "get", "names", "summary", *PROBLEMS, *IMPORTERS]
 
@@ -67,7 +68,7 @@ def names() -> list[str]:
     return sorted(PROBLEMS)
 
 
-def get(name: str, **parameters: Any) -> Any:
+def get(name: str, **parameters: Any) -> Problem:
     """The problem `name` with these parameters."""
     make = function(name)
     try:
@@ -87,6 +88,6 @@ def function(name: str) -> Callable:
 
 
 def summary(name: str) -> str:
-    """The first line of the description of the problem's file."""
+    """The first paragraph of the docstring of the problem's file."""
     described = sys.modules[function(name).__module__].__doc__ or ""
     return described.partition("\n\n")[0].replace("\n", " ")

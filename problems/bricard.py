@@ -1,17 +1,17 @@
-"""Bricard's mechanism: six bars of a cube's edge, hinged at right angles; one degree of freedom
-more than its constraints say.
+"""Bricard's mechanism: six bars along the edges of a cube, hinged at right angles; it moves
+although the count of constraints says that it cannot.
 
 Problem A04 of the IFToMM benchmark library of multibody dynamics: five moving bars and the ground
 as the sixth form the closed path P_0 ... P_5 along edges of a cube of side L,
 
     P = (0,0,0), (L,0,0), (L,-L,0), (L,-L,L), (0,-L,L), (0,0,L)                                  (1)
 
-with a hinge in every corner whose axis stands on the two bars that meet there. Gravity acts along
--y, the start is at rest. By the count of constraints nothing could move; as the axes lie, one
-constraint follows from the others, but only where all of them hold.
+with a hinge in every corner, its axis normal to the two bars that meet there. Gravity acts along
+-y; the start is at rest. By the count of constraints nothing could move, but with these axes one
+constraint follows from the others wherever all of them hold.
 
-Natural coordinates, twelve for a bar: the place r of its middle and the matrix A that turns it from
-its place in (1),
+Natural coordinates, twelve per bar: the position r of its middle and the matrix A that rotates it
+from its position in (1),
 
     T = 1/2 sum_i (m |r_i'|^2 + tr(A_i' J_i A_i'^T)),   V = sum_i m g y_i                        (2)
     A_i^T A_i = 1                                      6 rows for each of 5 bars                 (3)
@@ -25,8 +25,19 @@ section w = 0.1 m; g = 9.81 m/s^2.
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 import nsdyn
+from nsdyn._types import (
+    AnyTime,
+    Configuration,
+    Matrix,
+    Number,
+    Params,
+    Rows,
+    Scalar,
+    Velocity,
+)
 from nsdyn.errors import ProblemError
 
 CORNERS = np.array(
@@ -40,40 +51,40 @@ PAIRS = np.triu_indices(3)
 BARS = 5
 
 
-def _unpack(q):
+def _unpack(q: Configuration) -> tuple[Float[Array, "5 3"], Float[Array, "5 3 3"]]:
     bars = q.reshape(BARS, 12)
     return bars[:, :3], bars[:, 3:].reshape(BARS, 3, 3)
 
 
-def second_moments(p):
+def second_moments(p: Params) -> Float[Array, "5 3"]:
     """J_i, diagonal in the axes of (1), shape (5, 3)."""
     return p["m"] / 12 * (p["L"] ** 2 * ALONG + p["w"] ** 2 * (1 - ALONG))
 
 
-def mass(q, p):
+def mass(q: Configuration, p: Params) -> Matrix:
     turning = jnp.broadcast_to(second_moments(p)[:, None, :], (BARS, 3, 3)).reshape(BARS, 9)
     return jnp.diag(
         jnp.concatenate([jnp.full((BARS, 3), 1.0) * p["m"], turning], axis=1).ravel()
     )  # (2)
 
 
-def force(q, v, t, p):
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
     return jnp.zeros((BARS, 12)).at[:, 1].set(-p["m"] * p["g"]).ravel()
 
 
-def potential(q, p):
+def potential(q: Configuration, p: Params) -> Scalar:
     return p["m"] * p["g"] * jnp.sum(_unpack(q)[0][:, 1])
 
 
-def solve(q, b, p):
+def solve(q: Configuration, b: Array, p: Params) -> Array:
     """M is diagonal."""
     entries = jnp.diagonal(mass(q, p))
     return b / (entries if b.ndim == 1 else entries[:, None])
 
 
-def hinges(q, p):
-    """The corners as the bar before and as the bar behind each hinge has them, and the turns of
-    both; the ground ends the row."""
+def hinges(q: Configuration, p: Params) -> tuple[Array, Array, Array, Array]:
+    """For each hinge: its position on the bar before and on the bar behind it, and the rotations of
+    both bars; the ground is the first and the last bar."""
     r, A = _unpack(q)
     reach = lambda corners: r + jnp.einsum("bij,bj->bi", A, p["L"] * (corners - MIDDLES))
     ground = p["L"] * CORNERS[[0, -1]]
@@ -83,7 +94,7 @@ def hinges(q, p):
     return before, behind, jnp.concatenate([one, A]), jnp.concatenate([A, one])
 
 
-def closure(q, t, p):
+def closure(q: Configuration, t: AnyTime, p: Params) -> Rows:
     _, A = _unpack(q)
     rigid = (jnp.einsum("bij,bik->bjk", A, A) - jnp.eye(3)[None])[:, PAIRS[0], PAIRS[1]]  # (3)
     before, behind, turn, next_turn = hinges(q, p)
@@ -97,7 +108,9 @@ SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential, solve=solve)
 CLOSED = nsdyn.Fixed(closure)
 
 
-def bricard(m=1.0, L=1.0, w=0.1, g=9.81, t_end=10.0) -> nsdyn.Problem:
+def bricard(
+    m: Number = 1.0, L: Number = 1.0, w: Number = 0.1, g: Number = 9.81, t_end: float = 10.0
+) -> nsdyn.Problem:
     """At rest along the edges of the cube. params: m, L, w, g."""
     for name, value in (("m", m), ("L", L), ("w", w)):
         if isinstance(value, int | float) and not value > 0:

@@ -1,53 +1,71 @@
-"""Compass walker: two straight legs and a hip that walk down a slope without a motor (Goswami,
+"""Compass walker: two straight legs and a hip, walking down a slope without a motor (Goswami,
 Espiau and Keramane).
 
-x runs down the slope, y along its normal. q = (x, y, th_0, th_1): the hip, with the mass m_h, and
-the angles of the legs from the normal, positive where the hip is ahead of the foot. A leg has the
-length l = a + b and the mass m at the distance a from its foot, b from the hip:
+x points down the slope, y along its normal. q = (x, y, th_0, th_1): the hip, with mass m_h, and the
+angles of the legs from the normal, positive if the hip is ahead of the foot. A leg has the length l
+= a + b and the mass m at the distance a from its foot and b from the hip:
 
     foot_i = (x - l sin th_i, y - l cos th_i),    r_i = (x - b sin th_i, y - b cos th_i)         (1)
     T = 1/2 m_h (x'^2 + y'^2) + 1/2 m sum_i |r_i'|^2                                             (2)
     V = g (m_h h(x, y) + m sum_i h(r_i)),   h(x, y) = y cos gamma - x sin gamma                  (3)
 
-The foot of leg i (the mode) stands at the place x_i where it struck the slope:
+The foot of leg i (the mode) stands at x_i, where it struck the slope:
 
     foot_i = (x_i, 0)                                                                            (4)
 
-With j the other, swinging leg and s = th_i + th_j, its foot is at the height 2 l sin(s/2) sin((th_j
-- th_i)/2): legs of equal length scuff when they pass each other, which is ignored, as the
-literature does. A heel strikes in front, th_i > 0, where s rises through zero. The guard
+The foot of the swinging leg j is at the height 2 l sin(s/2) sin((th_j - th_i)/2), s = th_i + th_j:
+legs of equal length scuff when they pass each other, which is ignored, as in the literature. A heel
+strikes in front, th_i > 0, when s rises through zero. The guard
 
     z = max(-s, -th_i)                                                                           (5)
 
-is positive before mid-stance th_i = 0 whatever the legs do; after it, it falls through zero with a
-strike. Standing and swinging leg are then exchanged, with an impulse in the new foot alone (the old
-one leaves the ground freely).
+is positive before mid-stance, th_i = 0, and later falls through zero at a strike. Then the legs
+exchange roles, with an impulse in the new foot only (the old one leaves the ground freely).
 
 A walker falls, modes 2 and 3, when the hip meets the slope, y = 0, or when the swinging leg is not
-in front of the hip by mid-stance. It then swings about its foot and strikes no more.
+in front of the hip at mid-stance. It then swings about its foot without further strikes.
 
-The return map takes the state just after a strike, (th, u, w): the legs at -th (standing) and th,
-their rates u and w, to that after the next one.
+The return map takes the state (th, u, w) just after a strike (standing leg at -th, swinging leg at
+th, with rates u and w) to the state after the next strike.
 
-Masses, lengths and the slope are those of the source; the start is near its gait.
+Masses, lengths and slope are from the source; the start is near its gait.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 import nsdyn
+from nsdyn._types import (
+    AnyArray,
+    AnyConfiguration,
+    AnyMode,
+    AnyTime,
+    Configuration,
+    GuardMask,
+    Guards,
+    Held,
+    Matrix,
+    Mode,
+    Number,
+    Numbers,
+    Params,
+    Rows,
+    Scalar,
+    Velocity,
+)
 
 LEGS = 2  # a walker in mode LEGS + i has fallen, standing on leg i
 
 
-def _along(q, length):
+def _along(q: AnyConfiguration, length: Number) -> Float[AnyArray, "2 2"]:
     """The points of both legs at this distance from the hip, shape (2, 2)."""
     return q[:2][None] - length * jnp.stack([jnp.sin(q[2:]), jnp.cos(q[2:])], axis=-1)  # (1)
 
 
-def mass(q, p):
+def mass(q: Configuration, p: Params) -> Matrix:
     """(2): the rows of the Jacobians of both leg masses, d r_i = dx - b (cos th_i, -sin th_i) d
     th_i."""
     m, b = p["m"], p["b"]
@@ -58,7 +76,7 @@ def mass(q, p):
     )
 
 
-def force(q, v, t, p):
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
     """Weights, and the inertia of the leg masses, which turn about the hip: m b th'^2 along the
     leg."""
     m, b, g = p["m"], p["b"], p["g"]
@@ -69,44 +87,48 @@ def force(q, v, t, p):
     return jnp.concatenate([hip, legs])
 
 
-def potential(q, p):
+def potential(q: Configuration, p: Params) -> Scalar:
     height = lambda r: r[..., 1] * jnp.cos(p["slope"]) - r[..., 0] * jnp.sin(p["slope"])
     return p["g"] * (p["mh"] * height(q[:2]) + p["m"] * jnp.sum(height(_along(q, p["b"]))))  # (3)
 
 
-def feet(q, p):
+def feet(q: AnyConfiguration, p: Params) -> Float[AnyArray, "2 2"]:
     return _along(q, p["a"] + p["b"])
 
 
-def standing(q, t, p, mode, held):
+def standing(q: Configuration, t: AnyTime, p: Params, mode: AnyMode, held: Held) -> Rows:
     leg = mode % LEGS
     return feet(q, p)[leg] - jnp.stack([held[leg], jnp.zeros_like(held[leg])])  # (4)
 
 
-def places(q, t, p):
+def places(q: AnyConfiguration, t: AnyTime, p: Params) -> Float[AnyArray, " 2"]:
     return feet(q, p)[:, 0]
 
 
-def strike_or_fall(q, v, lam, t, p, mode, held):
+def strike_or_fall(
+    q: Configuration, v: Velocity, lam: Rows, t: AnyTime, p: Params, mode: AnyMode, held: Held
+) -> Guards:
     strike = jnp.maximum(-q[2] - q[3], -q[2 + mode % LEGS])  # (5)
     return jnp.where(mode < LEGS, jnp.stack([strike, q[1]]), 1.0)
 
 
-def exchanged(fired, q, v, t, p, mode):
-    """The other leg; a fall where the hip is down, or where (5) vanished with the swinging leg
-    behind the hip."""
+def exchanged(
+    fired: GuardMask, q: Configuration, v: Velocity, t: AnyTime, p: Params, mode: AnyMode
+) -> Mode:
+    """The other leg, or a fall if the hip is down or (5) vanished with the swinging leg behind the
+    hip."""
     late = q[2] + q[3] > LATE
     return jnp.where(fired[1] | late, LEGS + mode, LEGS - 1 - mode)
 
 
-LATE = 1e-6  # of the sum of the angles, which is zero to round-off at a strike
+LATE = 1e-6  # s above which the swinging leg is late; at a strike s is zero to round-off
 
 SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential)
 FEET = nsdyn.Transitions(rows=standing, guards=strike_or_fall, after=exchanged, hold=places)
 
 
 class Gait(NamedTuple):
-    """A state just after a strike: angle of the swinging leg, rates of the standing and of the
+    """A state just after a strike: angle of the swinging leg, rates of the standing and the
     swinging leg."""
 
     th: Array
@@ -114,24 +136,33 @@ class Gait(NamedTuple):
     w: Array
 
 
-def after_strike(gait, p):
-    """(q, v) of a walker that has just put down the foot of leg 0 at x = 0."""
+def after_strike(gait: Iterable[Array], p: Params) -> tuple[Configuration, Velocity]:
+    """(q, v) just after leg 0 has struck at x = 0."""
     th, u, w = gait
     l = p["a"] + p["b"]
     q = jnp.stack([-l * jnp.sin(th), l * jnp.cos(th), -th, th])
     return q, jnp.stack([l * jnp.cos(th) * u, l * jnp.sin(th) * u, u, w])
 
 
-def at_strike(record, k) -> Gait:
-    """The state after the k-th event of a log, a strike."""
-    leg = record.mode_after[k]
+def at_strike(records: Any, k: int) -> Gait:
+    """The state after the k-th recorded event, a strike."""
+    leg = records.mode_after[k]
     return Gait(
-        record.q[k, 2 + (1 - leg)], record.v_after[k, 2 + leg], record.v_after[k, 2 + (1 - leg)]
+        th=records.q[k, 2 + (1 - leg)],
+        u=records.v_after[k, 2 + leg],
+        w=records.v_after[k, 2 + (1 - leg)],
     )
 
 
 def compass_walker(
-    mh=10.0, m=5.0, a=0.5, b=0.5, slope=jnp.pi / 60, g=9.81, gait=(0.27, 1.1, 0.4), t_end=5.0
+    mh: Number = 10.0,
+    m: Number = 5.0,
+    a: Number = 0.5,
+    b: Number = 0.5,
+    slope: Number = jnp.pi / 60,
+    g: Number = 9.81,
+    gait: Numbers = (0.27, 1.1, 0.4),
+    t_end: float = 5.0,
 ) -> nsdyn.Problem:
     """The walker starts just after a strike, in the state `gait`. params: mh, m, a, b, slope, g."""
     values = {"mh": mh, "m": m, "a": a, "b": b, "slope": slope, "g": g}
@@ -140,7 +171,7 @@ def compass_walker(
     return nsdyn.Problem("compass_walker", SYSTEM, FEET, q0=q0, v0=v0, t_end=t_end, params=params)
 
 
-def outline(q, p):
+def outline(q: Configuration, p: Params) -> Float[Array, "3 2"]:
     """Foot, hip, foot as one line, shape (3, 2), for drawing."""
     stand, swing = feet(q, p)
     return jnp.stack([stand, q[:2], swing])

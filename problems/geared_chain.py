@@ -1,4 +1,4 @@
-"""A chain seen from its motors: the coordinates are motor angles, as for a robot with gears.
+"""A chain in motor coordinates, for a robot with gears.
 
 With the gear ratio N_i of a joint the motor angle is q_i = N_i th_i, th the joint angles of
 `nsdyn.multibody.chain`. Hence
@@ -7,29 +7,40 @@ With the gear ratio N_i of a joint the motor angle is q_i = N_i th_i, th the joi
 
 with the mass matrix M(th), the bias b(th, th') and the potential V(th) of
 `nsdyn.multibody.chain_dynamics`. The inertia J_i of a rotor enters the chain as N_i^2 J_i, so that
-it is J_i here. Motors that compensate the part c of the weight leave the bias of a chain with the
-gravity
+it is J_i here. If motors compensate the fraction c of the weight, the bias is that of a chain with
+the gravity
 
     (1 - c) gravity                                                                              (2)
 
-The potential stays that of the whole weight: with c > 0 the motors do work. params: chain, ratio
+The potential is still that of the whole weight: for c > 0 the motors do work. params: chain, ratio
 (N) and compensation (c).
 """
 
 import equinox as eqx
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 import nsdyn
+from nsdyn._types import (
+    AnyTime,
+    Configuration,
+    Matrix,
+    Number,
+    Numbers,
+    Params,
+    Scalar,
+    Velocity,
+)
 from nsdyn.multibody.chain import Chain, tip
 from nsdyn.multibody.chain_dynamics import bias, height_energy, inverse_mass, mass_matrix
 
 
-def mass(q, p):
+def mass(q: Configuration, p: Params) -> Matrix:
     N = p["ratio"]
     return mass_matrix(p["chain"], q / N) / (N[:, None] * N[None, :])  # (1)
 
 
-def force(q, v, t, p):
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
     N = p["ratio"]
     chain = eqx.tree_at(
         lambda x: x.gravity, p["chain"], (1.0 - p["compensation"]) * p["chain"].gravity
@@ -37,24 +48,24 @@ def force(q, v, t, p):
     return -bias(chain, q / N, v / N) / N  # (1)
 
 
-def solve(q, b, p):
+def solve(q: Configuration, b: Velocity, p: Params) -> Velocity:
     N = p["ratio"]
     return N * inverse_mass(p["chain"], q / N, N * b)  # (1)
 
 
-def potential(q, p):
+def potential(q: Configuration, p: Params) -> Scalar:
     return height_energy(p["chain"], q / p["ratio"])
 
 
-def tip_position(q, p):
-    """Where the point p["tip"] of the last link is in the world."""
+def tip_position(q: Configuration, p: Params) -> Float[Array, " 3"]:
+    """The position in the world of the point p["tip"] of the last link."""
     return tip(p["chain"], q / p["ratio"], p["tip"])
 
 
 SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential, solve=solve)
 
 
-def parameters(chain: Chain, ratio, point, compensation=0.0) -> dict:
+def parameters(chain: Chain, ratio: Numbers, point: Numbers, compensation: Number = 0.0) -> dict:
     """params of a geared chain; `point` is its tip, in the frame of the last link."""
     return {
         "chain": chain,

@@ -1,5 +1,5 @@
-"""Palm of a metamorphic hand: a spherical five-bar linkage, whose five hinges point to one centre
-(Dai and Wei).
+"""Palm of a metamorphic hand: a spherical five-bar linkage, its five hinge axes meeting in one
+centre (Dai and Wei).
 
 Links 1 to 4 move, link 5 is the base. With the arc angles alpha_i of the links and the hinge angles
 q = (th_1 ... th_4)
@@ -7,14 +7,14 @@ q = (th_1 ... th_4)
     R_i = R_{i-1} Rz(th_i) Rx(alpha_i),   R_0 = 1,   z_i = R_{i-1} e_3                           (1)
     omega_i = sum_{k <= i} th_k' z_k                                                             (2)
 
-The fifth hinge closes the loop: its axis R_4 e_3 must be that of the base, c = (0, sin alpha_5, cos
-alpha_5); two rows, e_1 and e_1 x c being orthogonal to c:
+The fifth hinge closes the loop: its axis R_4 e_3 must be the axis c = (0, sin alpha_5, cos alpha_5)
+of the base. As e_1 and e_1 x c are orthogonal to c, this gives two rows:
 
     e_1 . R_4 e_3 = 0,   (e_1 x c) . R_4 e_3 = 0                                                 (3)
 
-Two degrees of freedom are left. Link i is a uniform arc of radius rho and mass m_i = mu alpha_i. In
-its own frame, after the turn Rz(th_i), it lies along u(s) = (0, -sin s, cos s), 0 < s < alpha, and
-about the centre it has the inertia
+Two degrees of freedom remain. Link i is a uniform arc of radius rho and mass m_i = mu alpha_i. In
+its frame, after the rotation Rz(th_i), it lies along u(s) = (0, -sin s, cos s), 0 < s < alpha, and
+its inertia about the centre is
 
     J = m rho^2 (1 - <u u^T>),   <sin^2> = 1/2 - sin(2 a)/(4 a),   <cos^2> = 1/2 + sin(2 a)/(4 a),
     <sin cos> = sin(a)^2/(2 a)                                                                   (4)
@@ -22,7 +22,7 @@ about the centre it has the inertia
     f_k = -z_k . sum_{i >= k} (J_i eps_i + omega_i x J_i omega_i),
     eps_i = sum_{k <= i} omega_k x th_k' z_k                                                   (6)
 
-There is no gravity. Two things can happen to the palm:
+There is no gravity. Two events are possible:
 
     lock
         drive 1 is locked at the time t_lock: a row is added, two degrees of freedom become one  (7)
@@ -30,14 +30,13 @@ There is no gravity. Two things can happen to the palm:
         drive 1 is locked, and drive 2 instead of it once th_3 falls below its value at
         (40, -60 degrees)                                                                      (8)
 
-In (8) the number of rows stays three, and the impulse may act along gradients between those before
-and after.
+In (8) there are three rows before and after, so the impulse may act along intermediate gradients.
 
-The flat palm, th = 0, which is possible because the arc angles have the sum 360 degrees, is
-singular: `problem.check()` tells it.
+The flat palm, th = 0, possible because the arc angles add up to 360 degrees, is singular;
+`problem.check()` reports it.
 
-Mueller names the mechanism and prints no numbers: all are assumed, the arc angles (70, 40, 68, 112,
-70 degrees) included.
+Mueller names the mechanism without numbers: all are assumed, including the arc angles (70, 40, 68,
+112, 70 degrees).
 """
 
 from functools import partial
@@ -45,27 +44,42 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 import nsdyn
+from nsdyn._types import (
+    AnyTime,
+    Configuration,
+    Matrix,
+    Number,
+    Numbers,
+    Params,
+    Rows,
+    Scalar,
+    Velocity,
+)
 from nsdyn.errors import unknown
 
 ARCS = np.deg2rad([70.0, 40.0, 68.0, 112.0, 70.0])
-DRIVES = np.deg2rad([40.0, -60.0])  # where the exchange happens, and the lock starts
-REST = np.deg2rad([122.4, 20.2])  # th_3 and th_4 there, nearly
+DRIVES = np.deg2rad([40.0, -60.0])  # drives at the exchange, and at the start of "lock"
+REST = np.deg2rad([122.4, 20.2])  # approximate th_3 and th_4 there
 MOVING = 4
-ITERATIONS = 12  # of Newton's method, from 0.02 rad (the exchange: 0.4 rad) away to round-off
+ITERATIONS = 12  # of Newton's method, from errors of 0.02 rad (exchange: 0.4 rad) to round-off
 
 
-def turns(q, p):
-    """Rz(th_i) Rx(alpha_i) of the moving links, shape (4, 3, 3); all at once, which compiles to
-    little code."""
-    c, s, a, b = jnp.cos(q), jnp.sin(q), jnp.cos(p["arcs"][:MOVING]), jnp.sin(p["arcs"][:MOVING])
+def turns(q: Configuration, p: Params) -> Float[Array, "4 3 3"]:
+    """Rz(th_i) Rx(alpha_i) of the moving links, shape (4, 3, 3); computed together, which compiles
+    to less code."""
+    c = jnp.cos(q)
+    s = jnp.sin(q)
+    a = jnp.cos(p["arcs"][:MOVING])
+    b = jnp.sin(p["arcs"][:MOVING])
     return jnp.moveaxis(
         jnp.array([[c, -s * a, s * b], [s, c * a, -c * b], [jnp.zeros_like(c), b, a]]), -1, 0
     )
 
 
-def frames(q, p):
+def frames(q: Configuration, p: Params) -> Float[Array, "5 3 3"]:
     """R_0 ... R_4, shape (5, 3, 3)."""
     R = [jnp.eye(3)]
     for turn in turns(q, p):
@@ -73,21 +87,25 @@ def frames(q, p):
     return jnp.stack(R)
 
 
-def inertia(p):
-    """J of the moving links in the frames R_i, shape (4, 3, 3): those of (4) turned by
-    Rx(-alpha_i), seen from the other end of the arc, where u = (0, sin s, cos s)."""
+def inertia(p: Params) -> Float[Array, "4 3 3"]:
+    """J of the moving links in the frames R_i, shape (4, 3, 3): (4) rotated by Rx(-alpha_i) to the
+    other end of the arc, where u = (0, sin s, cos s)."""
     a = p["arcs"][:MOVING]
-    swing, skew = jnp.sin(2 * a) / (4 * a), -(jnp.sin(a) ** 2) / (2 * a)
-    one, none = jnp.ones_like(a), jnp.zeros_like(a)
+    swing = jnp.sin(2 * a) / (4 * a)
+    skew = -(jnp.sin(a) ** 2) / (2 * a)
+    one = jnp.ones_like(a)
+    none = jnp.zeros_like(a)
     rows = jnp.array(
         [[one, none, none], [none, 0.5 + swing, skew], [none, skew, 0.5 - swing]]
     )  # 1 - <u u^T>
     return (p["mu"] * a * p["rho"] ** 2)[:, None, None] * jnp.moveaxis(rows, -1, 0)  # (4)
 
 
-def _bodies(q, p):
-    """The axes z_i, shape (4, 3), which of them turn each link, shape (links, axes), and the
-    inertia seen from the base."""
+def _bodies(
+    q: Configuration, p: Params
+) -> tuple[Float[Array, "4 3"], np.ndarray, Float[Array, "4 3 3"]]:
+    """The axes z_i, shape (4, 3); which of them turn each link, shape (links, axes); and the
+    inertias in the frame of the base."""
     R = frames(q, p)
     return (
         R[:MOVING, :, 2],
@@ -96,13 +114,13 @@ def _bodies(q, p):
     )
 
 
-def mass(q, p):
+def mass(q: Configuration, p: Params) -> Matrix:
     z, turned, J = _bodies(q, p)
     carried = jnp.einsum("kl,km,kij->lmij", turned, turned, J)  # the links that both axes turn
     return jnp.einsum("li,lmij,mj->lm", z, carried, z)  # (5)
 
 
-def force(q, v, t, p):
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
     z, turned, J = _bodies(q, p)
     rates = v[:, None] * z
     omega = turned @ rates  # (2)
@@ -113,19 +131,20 @@ def force(q, v, t, p):
     return -jnp.sum(z * (turned.T @ moment), axis=1)  # (6)
 
 
-def closure(q, t, p):
+def closure(q: Configuration, t: AnyTime, p: Params) -> Rows:
     axis = jnp.array([0.0, 0.0, 1.0])
     for turn in turns(q, p)[::-1]:
         axis = turn @ axis
-    s, c = jnp.sin(p["arcs"][-1]), jnp.cos(p["arcs"][-1])
+    s = jnp.sin(p["arcs"][-1])
+    c = jnp.cos(p["arcs"][-1])
     return jnp.stack([axis[0], s * axis[2] - c * axis[1]])  # (3)
 
 
-def lock_time(p):
+def lock_time(p: Params) -> Float[Array, " 1"]:
     return p["t_lock"]
 
 
-def past_exchange(q, p):
+def past_exchange(q: Configuration, p: Params) -> Scalar:
     return p["th3"] - q[2]
 
 
@@ -142,9 +161,9 @@ EVENTS = {
 }
 
 
-def closed(drives, rest, p):
-    """q with the first two angles as given and the loop closed by the others, near `rest`: Newton's
-    method on (3)."""
+def closed(drives: Float[Array, " 2"], rest: Float[Array, " 2"], p: Params) -> Configuration:
+    """q with the first two angles given; the others, near `rest`, close the loop by Newton's method
+    on (3)."""
     rows = lambda x: closure(jnp.concatenate([drives, x]), 0.0, p)
     x = rest
     for _ in range(ITERATIONS):
@@ -152,25 +171,25 @@ def closed(drives, rest, p):
     return jnp.concatenate([drives, x])
 
 
-def carried(q, rates, p):
-    """v with the rates of the two drives as given; the others follow."""
+def carried(q: Configuration, rates: Float[Array, " 2"], p: Params) -> Velocity:
+    """v with the rates of the two drives given; the others follow."""
     G = jax.jacfwd(lambda q: closure(q, 0.0, p))(q)
     return jnp.concatenate([rates, -jnp.linalg.solve(G[:, 2:], G[:, :2] @ rates)])
 
 
 def metamorphic_palm(
-    event="lock",
-    arcs=ARCS,
-    rho=0.05,
-    mu=0.12 / ARCS[0],
-    rates=(2.0, 1.0),
-    t_lock=0.1,
-    back=0.2,
-    t_end=0.3,
+    event: str = "lock",
+    arcs: Numbers = ARCS,
+    rho: Number = 0.05,
+    mu: Number = 0.12 / ARCS[0],
+    rates: Numbers = (2.0, 1.0),
+    t_lock: Number = 0.1,
+    back: Number = 0.2,
+    t_end: float = 0.3,
 ) -> nsdyn.Problem:
-    """event: "lock" starts at the drives (40, -60 degrees) with these `rates`, "exchange" with
-    drive 1 locked and drive 2 `back` radians before that place, with its rate. params: arcs, rho,
-    mu (mass per radian), t_lock (a vector of one), th3."""
+    """event: "lock" starts at the drive angles (40, -60 degrees) with these `rates`; "exchange"
+    starts with drive 1 locked and drive 2 `back` radians before that position. params: arcs, rho,
+    mu (mass per radian), t_lock (a vector of length 1), th3."""
     if event not in EVENTS:
         raise unknown("metamorphic_palm(event=...)", str(event), EVENTS)
     values = {
@@ -187,8 +206,10 @@ def metamorphic_palm(
 
 
 @partial(jax.jit, static_argnums=3)
-def _start(p, rates, back, exchanges: bool):
-    """The start, and th_3 where drives are exchanged."""
+def _start(
+    p: Params, rates: Float[Array, " 2"], back: Number, exchanges: bool
+) -> tuple[Configuration, Velocity, Scalar]:
+    """q and v at the start, and th_3 at the exchange."""
     q = place = closed(jnp.asarray(DRIVES), jnp.asarray(REST), p)
     if exchanges:
         rates = rates * jnp.array([0.0, 1.0])
@@ -196,7 +217,7 @@ def _start(p, rates, back, exchanges: bool):
     return q, carried(q, rates, p), place[2]
 
 
-def outline(q, p, points=12):
+def outline(q: Configuration, p: Params, points: int = 12) -> Float[Array, "all_points 3"]:
     """The arcs of all five links as one line on the unit sphere, shape (5 points, 3), for
     drawing."""
     arc = lambda s: jnp.stack([jnp.zeros(points), jnp.sin(s), jnp.cos(s)], axis=-1)

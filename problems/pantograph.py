@@ -1,16 +1,16 @@
 """Planar five-bar pantograph whose tip hits a stiff wall (Font-Llagunes and Kovecses): 2
 coordinates, or 4 with a closed loop.
 
-Motors stand at (+c, 0) and (-c, 0), c = l_5/2. Links 1 and 2 lead from the first to the tip, links
-3 and 4 from the second; q_i are absolute angles from the x-axis, u(q) = (cos q, sin q). Link i has
-length l_i, mass m_i, inertia I_i about its centre of mass, which lies at a_i from the joint nearer
-to the motor; links 3 and 4 are like 1 and 2. The end effector is a mass m_E at the tip. Gravity
-does not act.
+The motors are at (+c, 0) and (-c, 0), c = l_5/2. Links 1 and 2 connect the first to the tip, links
+3 and 4 the second; q_i are absolute angles from the x-axis, u(q) = (cos q, sin q). Link i has
+length l_i, mass m_i, and inertia I_i about its centre of mass, at the distance a_i from the joint
+nearer to the motor; links 3 and 4 are like 1 and 2. The end effector is a mass m_E at the tip.
+There is no gravity.
 
     tip = (c, 0) + l_1 u(q_1) + l_2 u(q_2) = (-c, 0) + l_1 u(q_3) + l_2 u(q_4)                   (1)
     T = sum over both arms [1/2 n q_1'^2 + 1/2 f q_2'^2 + k cos(q_1 - q_2) q_1' q_2'],           (2)
         n = I_1 + m_1 a_1^2 + m_2 l_1^2,   f = I_2 + m_2 a_2^2,   k = m_2 l_1 a_2,
-        with m_E l_1^2, m_E l_2^2, m_E l_1 l_2 more in the first arm, which carries the end effector
+        plus m_E l_1^2, m_E l_2^2, m_E l_1 l_2 in the first arm, which carries the end effector
     forces: -k sin(q_1 - q_2) q_2'^2 on q_1,  +k sin(q_1 - q_2) q_1'^2 on q_2                    (3)
 
 Closed loop: q = (q_1, q_2, q_3, q_4), and (1) are two constraints. Minimal: q = (q_1, q_3), the
@@ -25,22 +25,34 @@ of (2) and f_4 of (3)
 
     M = W^T M_4 W,    f = W^T (f_4 - M_4 W' v)                                                   (5)
 
-The wall is the line y = wall, gap = wall - y of the tip; `tangent` is along x. A run starts
-`distance` away from the wall, the tip moving under the angle gamma to the wall, so that it arrives
-near x = d; nothing drives it.
+The wall is the line y = wall, gap = wall - y of the tip; `tangent` is along x. A run starts at the
+distance `distance` from the wall, the tip moving at the angle gamma to the wall so that it arrives
+near x = d, without drives.
 
 Table 1 of the paper gives lengths, masses and inertias. Its drawings are not available. Inferred,
-because with them all printed values of xi come out: both elbows point outwards, the line of the
-motors is parallel to the wall at the distance 0.2242 m, d is counted from the axis of symmetry
-towards link 1, one set of links and one end effector are counted, and at gamma = 60 degrees the tip
-moves away from the axis. x points from link 3 to link 1.
+because all printed values of xi then agree: both elbows point outwards, the line of the motors is
+parallel to the wall at the distance 0.2242 m, d is measured from the axis of symmetry towards link
+1, one set of links and one end effector count, and at gamma = 60 degrees the tip moves away from
+the axis. x points from link 3 to link 1.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 import nsdyn
+from nsdyn._types import (
+    AnyTime,
+    Configuration,
+    Matrix,
+    Number,
+    Numbers,
+    Params,
+    Rows,
+    Scalar,
+    Velocity,
+)
 
 TABLE_1 = {
     "l1": 0.1449,
@@ -58,11 +70,11 @@ WALL = 0.2242  # inferred
 SPEED = 0.219  # of the tip, ours: at d = 0.1 m and 60 degrees T_c is the 9.3 mJ of the experiments
 
 
-def unit(angle):
+def unit(angle: Number) -> Float[Array, " 2"]:
     return jnp.stack([jnp.cos(angle), jnp.sin(angle)])
 
 
-def tip_of_links(q, p):
+def tip_of_links(q: Configuration, p: Params) -> Float[Array, " 2"]:
     """The tip at the end of links 1 and 2, from q = (q_1, ..., q_4)."""
     return (
         jnp.stack([p["l5"] / 2, jnp.zeros_like(p["l5"])])
@@ -71,21 +83,22 @@ def tip_of_links(q, p):
     )  # (1)
 
 
-def loop(q, t, p):
+def loop(q: Configuration, t: AnyTime, p: Params) -> Rows:
     return tip_of_links(q, p) - (
         p["l1"] * unit(q[2]) + p["l2"] * unit(q[3]) - p["l5"] / 2 * unit(0.0)
     )  # (1)
 
 
-def arms(p):
+def arms(p: Params) -> tuple[tuple[Array, Array, Array], tuple[Array, Array, Array]]:
     """n, f and k of (2) for both arms."""
     n = p["I1"] + p["m1"] * p["a1"] ** 2 + p["m2"] * p["l1"] ** 2
-    f, k = p["I2"] + p["m2"] * p["a2"] ** 2, p["m2"] * p["l1"] * p["a2"]
+    f = p["I2"] + p["m2"] * p["a2"] ** 2
+    k = p["m2"] * p["l1"] * p["a2"]
     carried = p["mE"] * p["l1"] ** 2, p["mE"] * p["l2"] ** 2, p["mE"] * p["l1"] * p["l2"]
     return (n + carried[0], f + carried[1], k + carried[2]), (n, f, k)
 
 
-def mass_of_links(q, p):
+def mass_of_links(q: Configuration, p: Params) -> Matrix:
     blocks = []
     for (n, f, k), (near, far) in zip(arms(p), (q[:2], q[2:]), strict=True):
         c = k * jnp.cos(near - far)
@@ -93,7 +106,7 @@ def mass_of_links(q, p):
     return jax.scipy.linalg.block_diag(*blocks)  # (2)
 
 
-def force_of_links(q, v, t, p):
+def force_of_links(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
     parts = []
     for (_, _, k), i in zip(arms(p), (0, 2), strict=True):
         s = k * jnp.sin(q[i] - q[i + 1])
@@ -101,7 +114,7 @@ def force_of_links(q, v, t, p):
     return jnp.stack(parts)
 
 
-def all_angles(q, p):
+def all_angles(q: Configuration, p: Params) -> Float[Array, " 4"]:
     """(q_1, ..., q_4) from the angles (q_1, q_3) of the motors."""
     e1 = p["l1"] * unit(q[0]) + p["l5"] / 2 * unit(0.0)
     e3 = p["l1"] * unit(q[1]) - p["l5"] / 2 * unit(0.0)
@@ -112,28 +125,28 @@ def all_angles(q, p):
     return jnp.stack([q[0], angle(tip - e1), q[1], angle(tip - e3)])
 
 
-def mass(q, p):
+def mass(q: Configuration, p: Params) -> Matrix:
     W = jax.jacfwd(all_angles)(q, p)
     return W.T @ mass_of_links(all_angles(q, p), p) @ W  # (5)
 
 
-def force(q, v, t, p):
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
     rates = lambda q: jax.jvp(lambda q: all_angles(q, p), (q,), (v,))
     (angles, s), (_, bias) = jax.jvp(rates, (q,), (v,))  # W v and W' v
     free = force_of_links(angles, s, t, p) - mass_of_links(angles, p) @ bias
     return jax.jacfwd(all_angles)(q, p).T @ free  # (5)
 
 
-def tip(q, p):
+def tip(q: Configuration, p: Params) -> Float[Array, " 2"]:
     """The tip, from either set of coordinates."""
     return tip_of_links(all_angles(q, p) if q.shape[0] == 2 else q, p)
 
 
-def gap(q, t, p):
+def gap(q: Configuration, t: AnyTime, p: Params) -> Rows:
     return (p["wall"] - tip(q, p)[1])[None]
 
 
-def tangent(q, t, p):
+def tangent(q: Configuration, t: AnyTime, p: Params) -> Float[Array, "1 n"]:
     """B, shape (1, n): the velocity of the tip along the wall is B v."""
     return jax.jacfwd(tip)(q, p)[:1]
 
@@ -144,7 +157,12 @@ LOOP, CONTACT = nsdyn.Fixed(loop), nsdyn.Contact(gap)
 
 
 def pantograph(
-    d=0.1, gamma=60.0, speed=SPEED, distance=0.005, closed_loop=False, t_end=0.06
+    d: float = 0.1,
+    gamma: float = 60.0,
+    speed: float = SPEED,
+    distance: float = 0.005,
+    closed_loop: bool = False,
+    t_end: float = 0.06,
 ) -> nsdyn.Problem:
     """The tip meets the wall near x = d, gamma in degrees. params: those of table 1, wall."""
     params = {name: jnp.asarray(value) for name, value in (TABLE_1 | {"wall": WALL}).items()}
@@ -157,10 +175,10 @@ def pantograph(
     return nsdyn.Problem("pantograph", system, constraint, q0=q0, v0=v0, t_end=t_end, params=params)
 
 
-def reached(point, p):
+def reached(point: Numbers, p: Params) -> Float[Array, " 4"]:
     """(q_1, ..., q_4) with the tip at a point, both elbows outwards."""
 
-    def arm(side):
+    def arm(side: float) -> tuple[Scalar, Scalar]:
         x = jnp.asarray(point) - side * p["l5"] / 2 * unit(0.0)
         r = jnp.sqrt(jnp.dot(x, x))
         cosine = (p["l1"] ** 2 + r**2 - p["l2"] ** 2) / (2 * p["l1"] * r)
@@ -171,8 +189,8 @@ def reached(point, p):
     return jnp.stack([*arm(1.0), *arm(-1.0)])
 
 
-def moving(q, velocity, p):
-    """v with the tip at this velocity, in either set of coordinates."""
+def moving(q: Configuration, velocity: Numbers, p: Params) -> Velocity:
+    """v for this velocity of the tip, in either set of coordinates."""
     rows = jax.jacfwd(tip)(q, p)
     if q.shape[0] == 4:
         rows = jnp.concatenate([rows, jax.jacfwd(loop)(q, 0.0, p)])
@@ -181,7 +199,7 @@ def moving(q, velocity, p):
     )
 
 
-def links(q, p):
+def links(q: Configuration, p: Params) -> Float[Array, "5 2"]:
     """Motor 1, elbow 1, tip, elbow 3, motor 3 as one line, shape (5, 2), for drawing."""
     angles = all_angles(q, p) if q.shape[0] == 2 else q
     motor = p["l5"] / 2 * unit(0.0)

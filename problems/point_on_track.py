@@ -1,8 +1,8 @@
-"""Particle on a track with a corner (Patil and Bruls): a ramp, or a wedge by another switching
-function.
+"""Particle on a track with a corner (Patil and Bruls): a ramp or, with another switching function,
+a wedge.
 
-q = (x, y); gravity acts along -y. The masses along x and y are equal unless m_y is given: unequal
-ones tell metrics apart.
+q = (x, y); gravity acts along -y. The masses along x and y are equal unless m_y is given; with
+unequal masses the metrics differ.
 
     M = diag(m, m_y),   V = m_y g y                                                              (1)
     g_1 = y,   g_2 = y - a (x - l)                                                               (2)
@@ -10,51 +10,60 @@ ones tell metrics apart.
     wedge:
         z = y - a (x - l) / 2  both lines for x > l, if a > 0: the particle comes from there   (4)
 
-Let th = atan(a), m_y = m, and the impulse act along the gradient at position E between that before
-(0) and that after (1). For the velocity u along the lines, positive in the direction of x, then
+Let th = atan(a), m_y = m, and let the impulse act along the gradient at position E between before
+(0) and after (1). Then the velocity u along the lines, positive in the direction of x, becomes
 
     u+ = u- cos(E th) / cos((1 - E) th)                                                          (5)
 
-On the ramp the particle goes on. In the wedge it would have to turn by pi - th, more than a right
-angle; but gradients tell lines and not directions, and for every E the particle keeps its way in
--x, where the lines are not part of the wedge. Every run into the corner ends with
+On the ramp the particle continues. In the wedge it would have to turn by pi - th, more than a right
+angle. But gradients define lines, not directions: for every E the particle continues towards -x,
+where the lines are not part of the wedge, and every run into the corner ends with
 Status.LEADS_BACK.
 
-The slides print no numbers: all parameters are assumed.
+The slides give no numbers: all parameters are assumed.
 """
 
 import jax.numpy as jnp
 
 import nsdyn
+from nsdyn._types import (
+    AnyTime,
+    Configuration,
+    Matrix,
+    Number,
+    Params,
+    Scalar,
+    Velocity,
+)
 from nsdyn.errors import unknown
 
 
-def mass(q, p):
+def mass(q: Configuration, p: Params) -> Matrix:
     return jnp.diag(jnp.stack([p["m"], p["my"]]))
 
 
-def force(q, v, t, p):
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
     weight = p["my"] * p["g"]
     return jnp.stack([jnp.zeros_like(weight), -weight])
 
 
-def potential(q, p):
+def potential(q: Configuration, p: Params) -> Scalar:
     return p["my"] * p["g"] * q[1]
 
 
-def flat(q, t, p):
+def flat(q: Configuration, t: AnyTime, p: Params) -> Scalar:
     return q[1]
 
 
-def slope(q, t, p):
+def slope(q: Configuration, t: AnyTime, p: Params) -> Scalar:
     return q[1] - p["a"] * (q[0] - p["l"])
 
 
-def past_corner(q, p):
+def past_corner(q: Configuration, p: Params) -> Scalar:
     return q[0] - p["l"]
 
 
-def above_bisector(q, p):
+def above_bisector(q: Configuration, p: Params) -> Scalar:
     return q[1] - 0.5 * p["a"] * (q[0] - p["l"])
 
 
@@ -66,12 +75,20 @@ SHAPES = {
 
 
 def point_on_track(
-    m=1.0, a=0.5, l=0.5, v0=4.0, g=9.81, x0=None, shape="ramp", my=None, t_end=0.5
+    m: Number = 1.0,
+    a: Number = 0.5,
+    l: Number = 0.5,
+    v0: Number = 4.0,
+    g: Number = 9.81,
+    x0: Number | None = None,
+    shape: str = "ramp",
+    my: Number | None = None,
+    t_end: float = 0.5,
 ) -> nsdyn.Problem:
-    """The particle starts at x0 with the speed v0 towards the corner; x0 is 0 on the ramp and 2 l
-    in the wedge.
+    """The particle starts at x0, by default 0 on the ramp and 2 l in the wedge, with the speed v0
+    towards the corner.
 
-    On the ramp it may start on either side of the corner, in the wedge it starts on the flat line,
+    On the ramp it may start on either side of the corner; in the wedge it starts on the flat line,
     at x0 > l for a > 0. params: m, my (None: m), a, l, g.
     """
     if shape not in SHAPES:
@@ -82,7 +99,8 @@ def point_on_track(
         x0 = 0.0 if shape == "ramp" else 2 * l
     rise = jnp.where((x0 > params["l"]) & (shape == "ramp"), params["a"], 0.0)
     ahead = jnp.sign(params["l"] - x0) * v0 / jnp.hypot(1.0, rise)
-    q0, v0 = jnp.stack([x0, rise * (x0 - params["l"])]), jnp.stack([ahead, ahead * rise])
+    q0 = jnp.stack([x0, rise * (x0 - params["l"])])
+    v0 = jnp.stack([ahead, ahead * rise])
     return nsdyn.Problem(
         "point_on_track", SYSTEM, SHAPES[shape], q0=q0, v0=v0, t_end=t_end, params=params
     )

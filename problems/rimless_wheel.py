@@ -1,50 +1,65 @@
 """Rimless wheel: a hub on n spokes that rolls down a slope from foot to foot (McGeer).
 
-x runs down the slope, y along its normal. The hub (x, y) has the mass m, the spokes of length L
-have none. The foot of spoke k (the mode, less FIRST) stands where k spokes before it have left it,
-and with alpha = pi/n
+x points down the slope, y along its normal. The hub (x, y) has the mass m; the spokes of length L
+are massless. Spoke k (the mode minus FIRST) stands k steps down the slope; with alpha = pi/n
 
     M = diag(m, m),   V = m g (y cos gamma - x sin gamma)                                        (1)
     x_k = 2 k L sin alpha                                                                        (2)
     (x - x_k)^2 + y^2 = L^2                                                                      (3)
     z = x_k + L sin alpha - x  (down the slope),   x - x_k + L sin alpha  (up)                   (4)
 
-A wheel with an inertia I has its angle phi, clockwise and zero where spoke 0 stands on the slope,
-as a third coordinate, and without slipping
+A wheel with inertia I has a third coordinate, its angle phi, clockwise and zero when spoke 0 is
+normal to the slope; without slipping
 
     phi = 2 k alpha + atan2(x - x_k, y)                                                          (5)
 
-Without inertia there is no such coordinate: its mass would be zero. At a heel strike the hub stands
-above the middle between two feet; an impulse in the foot to come, E = 1, multiplies the angular
+Without inertia this coordinate is omitted, since its mass would be zero. At a heel strike the hub
+is above the middle between two feet; an impulse in the new foot, E = 1, multiplies the angular
 velocity by
 
     omega+ = omega- r,   r = (I + m L^2 cos 2 alpha) / J,   J = I + m L^2                        (6)
 
-and the wheel rolls on for ever with the omega+ for which the slope pays for what the impacts take:
+and the wheel rolls on indefinitely with the omega+ for which gravity replaces the energy that the
+impacts take:
 
     omega+^2 = r^2 (omega+^2 + 4 m g L sin gamma sin alpha / J)                                  (7)
 
-The feet are bilateral: a fast wheel would lift off. A slow one comes back over its foot and rocks
-until its impacts accumulate.
+The feet are bilateral, although a fast wheel would lift off. A slow wheel falls back over its foot
+and rocks until its impacts accumulate.
 
-Eight spokes, m = L = 1, I = 0 and the slope are those of no machine but common in the literature;
-the start is assumed.
+Eight spokes, m = L = 1, I = 0 and the slope are common in the literature; the start is assumed.
 """
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 import nsdyn
+from nsdyn._types import (
+    AnyMode,
+    AnyTime,
+    Configuration,
+    GuardMask,
+    Guards,
+    Held,
+    Matrix,
+    Mode,
+    Number,
+    Params,
+    Rows,
+    Scalar,
+    Velocity,
+)
 
-# The mode of spoke 0: modes are not negative, and a wheel may roll up the slope for a while
+# The mode of spoke 0: modes must not be negative, and a wheel may first roll up the slope
 FIRST = 100
 
 
-def mass(q, p):
+def mass(q: Configuration, p: Params) -> Matrix:
     return jnp.diag(jnp.stack([p["m"], p["m"], p["I"]])[: q.shape[0]])  # (1)
 
 
-def force(q, v, t, p):
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
     weight = p["m"] * p["g"]
     pull = jnp.stack(
         [weight * jnp.sin(p["slope"]), -weight * jnp.cos(p["slope"]), jnp.zeros_like(weight)]
@@ -52,22 +67,22 @@ def force(q, v, t, p):
     return pull[: q.shape[0]]
 
 
-def potential(q, p):
+def potential(q: Configuration, p: Params) -> Scalar:
     return p["m"] * p["g"] * (q[1] * jnp.cos(p["slope"]) - q[0] * jnp.sin(p["slope"]))  # (1)
 
 
-def half_step(p):
+def half_step(p: Params) -> Scalar:
     """Half the distance between two feet, L sin alpha."""
     return p["L"] * jnp.sin(p["alpha"])
 
 
-def ahead(q, p, mode):
-    """The number of the spoke that stands, and how far the hub is ahead of its foot."""
+def ahead(q: Configuration, p: Params, mode: AnyMode) -> tuple[AnyMode, Scalar]:
+    """The number of the standing spoke, and how far the hub is ahead of its foot."""
     k = mode - FIRST
     return k, q[0] - 2 * k * half_step(p)  # (2)
 
 
-def spoke(q, t, p, mode, held):
+def spoke(q: Configuration, t: AnyTime, p: Params, mode: AnyMode, held: Held) -> Rows:
     k, x = ahead(q, p, mode)
     length = (x**2 + q[1] ** 2 - p["L"] ** 2)[None]  # (3)
     if q.shape[0] == 2:
@@ -77,15 +92,20 @@ def spoke(q, t, p, mode, held):
     )  # (5)
 
 
-def strikes(q, v, lam, t, p, mode, held):
-    """Guard `mode` mod 2 belongs to the strike between this spoke and the next from both sides:
-    what fired at a switch is then what a motion back would lower."""
+def strikes(
+    q: Configuration, v: Velocity, lam: Rows, t: AnyTime, p: Params, mode: AnyMode, held: Held
+) -> Guards:
+    """Guard `mode` mod 2 is the strike between this spoke and the next, in both modes, so that the
+    guard that fired is also the one that would fall if the motion led back."""
     _, x = ahead(q, p, mode)
-    down, up = half_step(p) - x, half_step(p) + x  # (4)
+    down = half_step(p) - x
+    up = half_step(p) + x  # (4)
     return jnp.where(mode % 2 == 0, jnp.stack([down, up]), jnp.stack([up, down]))
 
 
-def next_spoke(fired, q, v, t, p, mode):
+def next_spoke(
+    fired: GuardMask, q: Configuration, v: Velocity, t: AnyTime, p: Params, mode: AnyMode
+) -> Mode:
     return jnp.where(fired[mode % 2], mode + 1, mode - 1)
 
 
@@ -94,11 +114,19 @@ FEET = nsdyn.Transitions(rows=spoke, guards=strikes, after=next_spoke, mode0=FIR
 
 
 def rimless_wheel(
-    spokes=8, m=1.0, L=1.0, I=0.0, slope=0.08, g=9.81, theta0=None, omega0=1.5, t_end=10.0
+    spokes: int = 8,
+    m: Number = 1.0,
+    L: Number = 1.0,
+    I: Number = 0.0,
+    slope: Number = 0.08,
+    g: Number = 9.81,
+    theta0: Number | None = None,
+    omega0: Number = 1.5,
+    t_end: float = 10.0,
 ) -> nsdyn.Problem:
     """The wheel stands on spoke 0, which leans forward by theta0 from the normal of the slope and
-    turns with omega0; theta0 is -pi/spokes, where a strike has just been, unless given. params: m,
-    L, I, slope, g, alpha."""
+    turns with omega0. By default theta0 is -pi/spokes, just after a strike. params: m, L, I, slope,
+    g, alpha."""
     alpha = jnp.pi / spokes
     values = {"m": m, "L": L, "I": I, "slope": slope, "g": g, "alpha": alpha}
     params = {name: jnp.asarray(value, float) for name, value in values.items()}
@@ -111,7 +139,9 @@ def rimless_wheel(
     )
 
 
-def outline(q, p, mode, spokes=8):
+def outline(
+    q: Configuration, p: Params, mode: AnyMode, spokes: int = 8
+) -> Float[Array, "points 2"]:
     """Hub and feet as one line, there and back, shape (2 spokes, 2), for drawing."""
     _, x = ahead(q, p, mode)
     angle = jnp.arctan2(x, q[1]) + 2 * p["alpha"] * jnp.arange(spokes)

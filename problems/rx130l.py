@@ -1,30 +1,31 @@
 """A 6R industrial robot whose first three joints lock one after another (A. Mueller, section 7),
 with SURROGATE parameters.
 
-The source names the robot (Staubli RX130L), the gear ratio of 100 and the lock times; the inertia
-parameters it identified and its initial state are not published. All others are therefore assumed:
+The source gives the robot (Staubli RX130L), the gear ratio of 100 and the lock times; its
+identified inertia parameters and its initial state are not published. Everything else is assumed:
 
-- Lengths: upper arm 0.625 m, forearm 0.925 m, flange 0.110 m, which fit the reach in the catalogue;
+- Lengths: upper arm 0.625 m, forearm 0.925 m, flange 0.110 m, matching the reach in the catalogue;
   base 0.55 m; no offset at the shoulder.
 - Bodies: the larger RX160L, from the robot description in the public repository
-  ros-industrial/staubli, brought to these lengths. Its forearm is the same. Without the shoulder
-  offset link 1 has its centre of mass on its axis. The upper arm (link 2) scales:
+  ros-industrial/staubli, scaled to these lengths. The forearm is the same. Without the shoulder
+  offset the centre of mass of link 1 is on its axis. The upper arm (link 2) scales:
 
       s = 0.625/0.825:  m ~ s,  c_z ~ s,  I_xx, I_yy ~ s^3,  I_yz ~ s^2,  I_zz ~ s,
       I_xy = I_xz = 0                                                                          (1)
 
-- Rotors: J = 3e-4, 3e-4, 1e-4 kg m2 for the arm and 3e-5 kg m2 for each of the wrist, at the motor.
-- Start: joint angles (0, pi/6, pi/3, 0, 0, 0), joint rates (2, 1.5, 2, 0, 0, 0) rad/s, and the end
-  at 0.2 s.
+- Rotors: J = 3e-4, 3e-4, 1e-4 kg m2 for the arm and 3e-5 kg m2 for each wrist joint, at the motor.
+- Start: joint angles (0, pi/6, pi/3, 0, 0, 0), joint rates (2, 1.5, 2, 0, 0, 0) rad/s. End: 0.2 s.
 
-At q = 0 the arm stands upright; its axes are then z, y, y, z, y, z. Coordinates are motor angles,
-see `geared_chain`. Joints 1, 2, 3 lock at 0.05, 0.10, 0.15 s; the wrist does not lock. The motors
-are off, or compensate a part of the weight.
+At q = 0 the arm is upright; its axes are then z, y, y, z, y, z. Coordinates are motor angles, see
+`geared_chain`. Joints 1, 2, 3 lock at 0.05, 0.10, 0.15 s; the wrist does not lock. The motors are
+off or compensate part of the weight.
 """
 
 import numpy as np
+from jaxtyping import Array, Float
 
 import nsdyn
+from nsdyn._types import Number, Numbers, Params
 from nsdyn.multibody.chain import Chain
 from nsdyn.problems.geared_chain import SYSTEM, parameters
 
@@ -68,7 +69,7 @@ BODIES = (
 TIP = (0.0, 0.0, 0.0)  # the flange is the origin of the last link
 
 
-def lock_times(p):
+def lock_times(p: Params) -> Float[Array, " locks"]:
     return p["locks"]
 
 
@@ -77,8 +78,8 @@ LOCKS = nsdyn.Scheduled(
 )
 
 
-def robot(g=9.81) -> Chain:
-    """The surrogate of the RX130L, its rotors seen from the joints."""
+def robot(g: Number = 9.81) -> Chain:
+    """The surrogate of the RX130L, with rotor inertias at the joints."""
     mass, com, inertia = zip(*BODIES, strict=True)
     return Chain(
         axis=AXES,
@@ -91,16 +92,22 @@ def robot(g=9.81) -> Chain:
     )
 
 
-def symmetric(xx, xy, xz, yy, yz, zz):
+def symmetric(xx: float, xy: float, xz: float, yy: float, yz: float, zz: float) -> np.ndarray:
     return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
 
 
 def rx130l(
-    locks=LOCK_TIMES, compensation=0.0, g=9.81, angles=ANGLES, rates=RATES, t_end=0.2
+    locks: Numbers = LOCK_TIMES,
+    compensation: Number = 0.0,
+    g: Number = 9.81,
+    angles: Numbers = ANGLES,
+    rates: Numbers = RATES,
+    t_end: float = 0.2,
 ) -> nsdyn.Problem:
-    """Joint i locks at locks[i], i = 1, 2, 3; `compensation` is the part of the weight that the
-    motors carry. `angles` and `rates` are those of the joints, q0 and v0 those of the motors.
-    params: chain, ratio, tip, compensation, locks."""
+    """Joints 1, 2, 3 lock at the times `locks`; `compensation` is the fraction of the weight that
+    the motors carry. `angles` and `rates` refer to the joints, q0 and v0 to the motors. params:
+    chain, ratio, tip, compensation, locks."""
     params = parameters(robot(g), RATIO, TIP, compensation) | {"locks": np.asarray(locks, float)}
-    q0, v0 = RATIO * np.asarray(angles, float), RATIO * np.asarray(rates, float)
+    q0 = RATIO * np.asarray(angles, float)
+    v0 = RATIO * np.asarray(rates, float)
     return nsdyn.Problem("rx130l", SYSTEM, LOCKS, q0=q0, v0=v0, t_end=t_end, params=params)

@@ -1,21 +1,20 @@
-"""Particle on a polygon of any number of segments, travelled in both directions.
+"""Particle on a polygon with any number of segments, in both directions.
 
-The point on track with many modes. The particle is that of `point_on_track`; the polygon has the
-corners (x_k, y_k), k = 0 ... n, with x_0 < x_1 < ... On segment k (the mode), from corner k to k +
-1,
+`point_on_track` with many modes: the same particle on a polygon with the corners (x_k, y_k), k = 0
+... n, x_0 < x_1 < ... On segment k (the mode), from corner k to k + 1,
 
     g = y - y_k - (x - x_k) (y_{k+1} - y_k) / (x_{k+1} - x_k)                                    (1)
     z = x - x_k  (left end),   x_{k+1} - x  (right end)                                          (2)
 
-and the first and last segments run on beyond their ends. Only the entries of the current segment
-are looked up in the tables, so that a step costs the same for any n. The tables hold corners, not
-slopes: whatever their values, the segments meet.
+and the first and last segments continue beyond their ends. Only the current segment is looked up in
+the tables, so a step costs the same for any n. The tables hold corners, not slopes, so the segments
+always meet.
 
 A turn of more than a right angle ends a run with Status.LEADS_BACK, as in the wedge of
 `point_on_track`.
 
-Ours, the default included: a bowl, y = x^2 / 2 at ten corners, in which the particle starts at rest
-and comes back.
+This problem is ours. Default: a bowl, y = x^2 / 2 at ten corners, in which the particle starts at
+rest and returns.
 """
 
 import jax
@@ -23,43 +22,74 @@ import jax.numpy as jnp
 import numpy as np
 
 import nsdyn
+from nsdyn._types import (
+    AnyMode,
+    AnyTime,
+    Configuration,
+    GuardMask,
+    Guards,
+    Held,
+    Mode,
+    Number,
+    Numbers,
+    Params,
+    Rows,
+    Velocity,
+)
 from nsdyn.problems.point_on_track import SYSTEM
 
 BOWL = np.linspace(-0.9, 0.9, 10)
 
 
-def line(q, t, p, segment, held):
+def line(q: Configuration, t: AnyTime, p: Params, segment: AnyMode, held: Held) -> Rows:
     x, y = p["x"], p["y"]
     rise = (y[segment + 1] - y[segment]) / (x[segment + 1] - x[segment])
     return q[1:] - y[segment] - rise * (q[0] - x[segment])  # (1)
 
 
-def ends(q, v, lam, t, p, segment, held):
-    """Guard k mod 2 belongs to corner k from both sides: what fired at a switch is then what a
-    motion back would lower."""
+def ends(
+    q: Configuration,
+    v: Velocity,
+    lam: Rows,
+    t: AnyTime,
+    p: Params,
+    segment: AnyMode,
+    held: Held,
+) -> Guards:
+    """Guard k mod 2 belongs to corner k on both sides, so that the guard that fired is also the one
+    that would fall if the motion led back."""
     left = jnp.where(segment == 0, 1.0, q[0] - p["x"][segment])
     right = jnp.where(segment == p["x"].shape[0] - 2, 1.0, p["x"][segment + 1] - q[0])
     return jnp.where(segment % 2 == 0, jnp.stack([left, right]), jnp.stack([right, left]))  # (2)
 
 
-def neighbour(fired, q, v, t, p, segment):
+def neighbour(
+    fired: GuardMask, q: Configuration, v: Velocity, t: AnyTime, p: Params, segment: AnyMode
+) -> Mode:
     return jnp.where(fired[(segment + 1) % 2], segment + 1, segment - 1)
 
 
 def segmented_track(
-    x=BOWL, y=BOWL**2 / 2, m=1.0, my=None, g=9.81, x0=-0.8, v0=0.0, t_end=2.0
+    x: Numbers = BOWL,
+    y: Numbers = BOWL**2 / 2,
+    m: Number = 1.0,
+    my: Number | None = None,
+    g: Number = 9.81,
+    x0: Number = -0.8,
+    v0: Number = 0.0,
+    t_end: float = 2.0,
 ) -> nsdyn.Problem:
     """Corners x, y; the particle starts at x0 with the velocity v0 along the track, positive to the
     right.
 
     params: x, y, m, my (None: m), g.
     """
-    x, y = jnp.asarray(x, float), jnp.asarray(y, float)
+    x = jnp.asarray(x, float)
+    y = jnp.asarray(y, float)
     if x.ndim != 1 or x.shape != y.shape or x.shape[0] < 2:
         raise nsdyn.ProblemError(
             "segmented_track(x=..., y=...): expected two vectors of the same length, at least 2, "
-            f"found shapes {x.shape} "
-            f"and {y.shape}"
+            f"found shapes {x.shape} and {y.shape}"
         )
     if not isinstance(x, jax.core.Tracer) and np.any(np.diff(x) <= 0):
         raise nsdyn.ProblemError(

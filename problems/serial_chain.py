@@ -1,9 +1,8 @@
-"""A chain of n links in 3D that falls and hits a floor or a wall with its tip; joints may lock on
-the way.
+"""A chain of n links in 3D that falls and hits a floor or a wall with its tip; joints may lock.
 
-Equal cylindrical links, each along its own x-axis and jointed at its ends; joint 0 is held at the
-origin. The axis of joint i stands across the link at the angle `twist` i, so that the chain bends
-out of every plane:
+Equal cylindrical links, each along its x-axis, connected at their ends; joint 0 is at the origin.
+The axis of joint i is normal to the link, at the angle `twist` i, so that the chain leaves every
+plane:
 
     axis_i = (0, cos(twist i), sin(twist i))                                                   (1)
     I = diag(m r^2/2, m (3 r^2 + L^2)/12, m (3 r^2 + L^2)/12) about the middle of the link     (2)
@@ -12,9 +11,13 @@ out of every plane:
 At q = 0 the chain lies along the world's x-axis; gravity acts along -z. All numbers are ours.
 """
 
+from collections.abc import Iterable
+
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 import nsdyn
+from nsdyn._types import AnyTime, Configuration, Number, Numbers, Params, Rows
 from nsdyn.errors import ProblemError
 from nsdyn.multibody.chain import Chain, tip
 from nsdyn.multibody.chain_dynamics import chain_system
@@ -22,15 +25,15 @@ from nsdyn.multibody.chain_dynamics import chain_system
 GRAVITY = 9.81
 
 
-def gap(q, t, p):
+def gap(q: Configuration, t: AnyTime, p: Params) -> Rows:
     return jnp.sum(p["normal"] * tip(p["chain"], q, p["tip"]))[None] - p["offset"]  # (3)
 
 
-def lock_times(p):
+def lock_times(p: Params) -> Float[Array, " locks"]:
     return p["locks"]
 
 
-def links(n, length, mass, radius, twist, g) -> Chain:
+def links(n: int, length: Number, mass: Number, radius: Number, twist: Number, g: Number) -> Chain:
     """n equal links in a row."""
     angle = twist * jnp.arange(n)
     axes = jnp.stack([jnp.zeros(n), jnp.cos(angle), jnp.sin(angle)], axis=1)  # (1)
@@ -57,23 +60,23 @@ def constraints(rest_speed: float | None, joints: tuple[int, ...]) -> tuple:
 
 
 def serial_chain(
-    n=4,
-    length=1.0,
-    mass=1.0,
-    radius=0.05,
-    twist=0.5,
-    g=GRAVITY,
-    normal=(0.0, 0.0, 1.0),
-    offset=-1.0,
-    rest_speed=0.05,
-    locks=(),
-    q0=None,
-    v0=None,
-    t_end=1.0,
+    n: int = 4,
+    length: Number = 1.0,
+    mass: Number = 1.0,
+    radius: Number = 0.05,
+    twist: Number = 0.5,
+    g: Number = GRAVITY,
+    normal: Numbers = (0.0, 0.0, 1.0),
+    offset: Number | None = -1.0,
+    rest_speed: float = 0.05,
+    locks: Iterable[tuple[float, int]] = (),
+    q0: Numbers | None = None,
+    v0: Numbers | None = None,
+    t_end: float = 1.0,
 ) -> nsdyn.Problem:
-    """n links; offset=None takes the wall away; locks=((time, joint), ...) in ascending order. A
-    tip that leaves the wall more slowly than `rest_speed` stays on it: 0.05 m/s is a bounce of a
-    tenth of a millimetre.
+    """n links; offset=None: no wall; locks=((time, joint), ...) in ascending order. A tip that
+    leaves the wall more slowly than `rest_speed` stays on it; 0.05 m/s is a bounce of a tenth of a
+    millimetre.
 
     params: chain, tip, normal, offset, locks (the times).
     """

@@ -11,13 +11,24 @@ length L, mass m, inertia I about the centre of mass,
 
 The force on th_i is Q_i = -sum_j A_ij w_j^2 sin(th_i - th_j) - dV/dth_i; in relative angles M and f
 are sums of these over the links that a joint carries. Mass, inertia, lengths, initial state and
-lock times are those of the paper; its drawing is not available, so the angle convention and the end
+lock times are from the paper; its drawing is not available, so the angle convention and the end
 time of 2 s are ours.
 """
 
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 import nsdyn
+from nsdyn._types import (
+    AnyArray,
+    AnyTime,
+    Configuration,
+    Matrix,
+    Numbers,
+    Params,
+    Scalar,
+    Velocity,
+)
 
 LENGTH = 1.0
 MASS = 108.0
@@ -26,9 +37,11 @@ GRAVITY = 9.81
 LOCK_TIMES = (0.8, 1.3)
 
 
-def mass(q, p):
+def mass(q: Configuration, p: Params) -> Matrix:
     a = p["m"] * p["L"] ** 2
-    c2, c3, c23 = jnp.cos(q[1]), jnp.cos(q[2]), jnp.cos(q[1] + q[2])
+    c2 = jnp.cos(q[1])
+    c3 = jnp.cos(q[2])
+    c23 = jnp.cos(q[1] + q[2])
     m33 = p["I"] + 0.25 * a
     m23 = m33 + 0.5 * a * c3
     m13 = m23 + 0.5 * a * c23
@@ -40,25 +53,32 @@ def mass(q, p):
     )
 
 
-def force(q, v, t, p):
-    a, weight = p["m"] * p["L"] ** 2, p["m"] * p["g"] * p["L"]
-    w1, w2, w3 = v[0], v[0] + v[1], v[0] + v[1] + v[2]
-    s21, s31, s32 = 1.5 * a * jnp.sin(q[1]), 0.5 * a * jnp.sin(q[1] + q[2]), 0.5 * a * jnp.sin(q[2])
-    th2, th3 = q[0] + q[1], q[0] + q[1] + q[2]
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
+    a = p["m"] * p["L"] ** 2
+    weight = p["m"] * p["g"] * p["L"]
+    w1 = v[0]
+    w2 = v[0] + v[1]
+    w3 = v[0] + v[1] + v[2]
+    s21 = 1.5 * a * jnp.sin(q[1])
+    s31 = 0.5 * a * jnp.sin(q[1] + q[2])
+    s32 = 0.5 * a * jnp.sin(q[2])
+    th2 = q[0] + q[1]
+    th3 = q[0] + q[1] + q[2]
     f3 = -(s31 * w1 * w1 + s32 * w2 * w2) - 0.5 * weight * jnp.cos(th3)
     f2 = -s21 * w1 * w1 + s32 * w3 * w3 - 1.5 * weight * jnp.cos(th2)
     f1 = s21 * w2 * w2 + s31 * w3 * w3 - 2.5 * weight * jnp.cos(q[0])
     return jnp.stack([f1 + f2 + f3, f2 + f3, f3])
 
 
-def potential(q, p):
-    th2, th3 = q[0] + q[1], q[0] + q[1] + q[2]
+def potential(q: Configuration, p: Params) -> Scalar:
+    th2 = q[0] + q[1]
+    th3 = q[0] + q[1] + q[2]
     return (
         p["m"] * p["g"] * p["L"] * (2.5 * jnp.sin(q[0]) + 1.5 * jnp.sin(th2) + 0.5 * jnp.sin(th3))
     )
 
 
-def lock_times(p):
+def lock_times(p: Params) -> Float[Array, " locks"]:
     return p["locks"]
 
 
@@ -67,14 +87,14 @@ LOCKS = nsdyn.Scheduled(times=lock_times, stages=(None, nsdyn.lock(1), nsdyn.loc
 
 
 def three_r_pendulum(
-    m=MASS,
-    L=LENGTH,
-    I=INERTIA,
-    g=GRAVITY,
-    locks=LOCK_TIMES,
-    q0=(jnp.pi / 6,) * 3,
-    v0=(0.0, 0.0, 0.0),
-    t_end=2.0,
+    m: float = MASS,
+    L: float = LENGTH,
+    I: float = INERTIA,
+    g: float = GRAVITY,
+    locks: Numbers = LOCK_TIMES,
+    q0: Numbers = (jnp.pi / 6,) * 3,
+    v0: Numbers = (0.0, 0.0, 0.0),
+    t_end: float = 2.0,
 ) -> nsdyn.Problem:
     """The 3R pendulum; joint 2 locks at locks[0], joint 3 at locks[1]. params: m, L, I, g,
     locks."""
@@ -90,7 +110,7 @@ def three_r_pendulum(
     )
 
 
-def joints(q, p):
+def joints(q: AnyArray, p: Params) -> Float[Array, "*batch 4 2"]:
     """Positions of the four joint points (base to tip), shape (..., 4, 2), for drawing."""
     angles = jnp.cumsum(jnp.asarray(q), axis=-1)
     links = p["L"] * jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=-1)

@@ -1,5 +1,5 @@
-"""Two links in a row hit an immovable wall with their end: the example of Alexiou's section 3, with
-its closed form.
+"""Two links in a row whose end hits a fixed wall: the example of Alexiou's section 3, with its
+closed form.
 
 Two equal slender links of length L and mass m, I = m L^2/12, lie along the x-axis and turn about z
 with the joint rates w_1, w_2. Their end, moving along +y, has reached the wall y = 0: gap = -y.
@@ -11,20 +11,27 @@ Nothing else acts. His closed form, n = +y,
     dw_2 = -(1 + e) (3/2) (2 w_1 + w_2)                                                        (39)
     v_bounce = -e v_imp                                                                        (40)
 
-holds with the law `Restitution(e)`. The row of the gap is -n, so that the impulse of the event is
-Lam = -J. Masses, lengths and rates are free in the source; the values here are ours.
+holds with the law `Restitution(e)`. The row of the gap is -n, so the impulse of the event is Lam =
+-J. The source leaves masses, lengths and rates open; the values here are ours.
 """
 
 import jax.numpy as jnp
 
 import nsdyn
+from nsdyn._types import Number, Numbers
 from nsdyn.multibody.chain import Chain
 from nsdyn.multibody.chain_dynamics import chain_system
 from nsdyn.problems.serial_chain import gap
 
 
-def two_link_impact(m=1.0, L=1.0, w=(1.0, 0.5), q0=(0.0, 0.0), t_end=0.2) -> nsdyn.Problem:
-    """The run starts at the instant of the impact. params: chain, tip, normal, offset."""
+def two_link_impact(
+    m: Number = 1.0,
+    L: Number = 1.0,
+    w: Numbers = (1.0, 0.5),
+    q0: Numbers = (0.0, 0.0),
+    t_end: float = 0.2,
+) -> nsdyn.Problem:
+    """The run starts at the impact. params: chain, tip, normal, offset."""
     along = jnp.array([L, 0.0, 0.0])
     rod = m * L**2 / 12 * jnp.diag(jnp.array([0.0, 1.0, 1.0]))
     chain = Chain(

@@ -1,25 +1,24 @@
-"""Chains from URDF files: a user's own robot as a problem.
+"""Chains from URDF files: your own robot as a problem.
 
     problem = problems.from_urdf("arm.urdf", tip="tool", locks=((0.1, "elbow"),))
 
-The chain is the way from the base link to the tip link. Base and tip may be left out where the tree
-has one root and does not branch. The base stands still; its frame is the world. Fixed joints are
-merged: with the frame H = (R, r) of a link in the moving link that carries it, its body is, in that
-link's frame,
+The chain is the path from the base link to the tip link; both may be omitted if the tree does not
+branch. The base is fixed; its frame is the world. Fixed joints are merged: if a link has the frame
+H = (R, r) in the moving link that carries it, its body in the frame of that link is
 
     c' = R c + r,   I' = R I^C R^T                                                               (1)
 
-and bodies that move as one are one, about their common centre of mass c,
+and bodies that move together are combined about their common centre of mass c,
 
     m = sum m_k,  m c = sum m_k c'_k,  I^C = sum I'_k + m_k (|d_k|^2 1 - d_k d_k^T),
     d_k = c'_k - c                                                                             (2)
 
-What hangs on the chain beside the way to the tip, or beyond it (a gripper, say), rides along with
-its mass, its own joints held at zero or at the nearest value that their limits allow. What hangs on
-the base is left out. Limits are data: they decide where a motion may start, and nothing stops a
-joint that reaches one.
+Links that branch off the path or lie beyond the tip, such as a gripper, are welded to the chain,
+their joints held at zero or at the nearest value within the limits. Other links on the base are
+left out. Limits restrict only the start; nothing stops a joint that reaches one.
 """
 
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import nsdyn
+from nsdyn._types import Numbers
 from nsdyn.constraints.scheduled import check_times
 from nsdyn.errors import ProblemError, unknown
 from nsdyn.multibody.chain import EARTH, Chain
@@ -37,8 +37,8 @@ from nsdyn.problems.urdf_file import REFUSED, SLIDES, Body, Joint, Tree, check_b
 
 
 class Robot(NamedTuple):
-    """A chain as arrays, one entry per joint, with what a `Chain` does not hold: names and limits
-    (infinite where there are none) and the tip in the frame of the last link."""
+    """A chain as arrays, one entry per joint, with names, limits (infinite if there are none) and
+    the tip in the frame of the last link."""
 
     name: str
     joints: tuple[str, ...]
@@ -53,26 +53,41 @@ class Robot(NamedTuple):
     speed: np.ndarray
     effort: np.ndarray
 
-    def chain(self, gravity=EARTH) -> Chain:
+    def chain(self, gravity: Numbers = EARTH) -> Chain:
         mass, com, inertia = (np.stack(part) for part in zip(*self.bodies, strict=True))
-        place, turn = self.frame[:, :3, 3], self.frame[:, :3, :3]
+        place = self.frame[:, :3, 3]
+        turn = self.frame[:, :3, :3]
         return Chain(
-            self.axis, place, mass, com, inertia, slides=self.slides, turn=turn, gravity=gravity
+            axis=self.axis,
+            place=place,
+            mass=mass,
+            com=com,
+            inertia=inertia,
+            slides=self.slides,
+            turn=turn,
+            gravity=gravity,
         )
 
 
 def from_urdf(
-    path, base=None, tip=None, locks=(), gravity=EARTH, q0=None, v0=None, t_end=1.0
+    path: str | Path,
+    base: str | None = None,
+    tip: str | None = None,
+    locks: Iterable[tuple[float, str | int]] = (),
+    gravity: Numbers = EARTH,
+    q0: Numbers | None = None,
+    v0: Numbers | None = None,
+    t_end: float = 1.0,
 ) -> nsdyn.Problem:
     """The robot of a URDF file between two links; locks=((time, joint), ...) in ascending order,
     joints by name or number.
 
-    The motion starts at rest in the zero position, or where limits exclude that, at the nearest
-    they allow. params: chain, torque (joint forces, zero), tip (in the frame of the last link),
-    locks (the times). `read` gives names and limits.
+    The motion starts at rest at zero, or at the nearest position within the limits. params: chain,
+    torque (joint forces, zero), tip (in the frame of the last link), locks (the times). `read`
+    returns names and limits.
     """
     robot = read(path, base, tip)
-    with _told(path):
+    with _naming(path):
         times, joints = _locks(robot, locks)
         q0 = _start(robot, q0)
     n = len(robot.joints)
@@ -96,7 +111,7 @@ def from_urdf(
 
 def read(path: str | Path, base: str | None = None, tip: str | None = None) -> Robot:
     """The chain between two links of a URDF file."""
-    with _told(path):
+    with _naming(path):
         tree = read_tree(path)
         base = tree.root() if base is None else base
         way = tree.path(base, tree.only_leaf(base) if tip is None else tip)
@@ -106,16 +121,22 @@ def read(path: str | Path, base: str | None = None, tip: str | None = None) -> R
         bodies = tuple(_carried(tree, joint, {j.name for j in moving}) for joint in moving)
         column = lambda name: np.array([getattr(joint, name) for joint in moving])
         slides = np.array([float(joint.kind in SLIDES) for joint in moving])
-        limits = (column(name) for name in ("rest", "lower", "upper", "speed", "effort"))
-        names = tuple(joint.name for joint in moving)
+        limits = {name: column(name) for name in ("rest", "lower", "upper", "speed", "effort")}
         return Robot(
-            tree.name, names, frames, column("axis"), slides, bodies, tip_frame[:3, 3], *limits
+            name=tree.name,
+            joints=tuple(joint.name for joint in moving),
+            frame=frames,
+            axis=column("axis"),
+            slides=slides,
+            bodies=bodies,
+            tip=tip_frame[:3, 3],
+            **limits,
         )
 
 
 @contextmanager
-def _told(path):
-    """Every error tells the file."""
+def _naming(path: str | Path) -> Iterator[None]:
+    """Add the file name to every error."""
     try:
         yield
     except ProblemError as error:
@@ -125,8 +146,7 @@ def _told(path):
 def _check_moving(moving: list[Joint], base: str, tip: str) -> None:
     if not moving:
         raise ProblemError(
-            f"link {tip!r}: expected a joint that moves between it and the base {base!r}, found "
-            "none"
+            f"link {tip!r}: expected a moving joint between it and the base {base!r}, found none"
         )
     for joint in moving:
         if joint.kind in REFUSED:
@@ -136,15 +156,15 @@ def _check_moving(moving: list[Joint], base: str, tip: str) -> None:
             )
         if joint.mimics is not None:
             raise ProblemError(
-                f"joint {joint.name!r}: expected a joint that moves by itself, found <mimic> of "
+                f"joint {joint.name!r}: expected an independent joint, found <mimic> of "
                 f"{joint.mimics!r}"
             )
 
 
 def _merged_frames(way: list[Joint]) -> tuple[np.ndarray, np.ndarray]:
-    """The frame of each moving joint in the moving link before it, and that of the tip in the
-    last."""
-    frames, here = [], np.eye(4)
+    """The frame of each moving joint in the previous moving link, and of the tip in the last."""
+    frames = []
+    here = np.eye(4)
     for joint in way:
         here = here @ joint.frame
         if joint.moves:
@@ -154,24 +174,25 @@ def _merged_frames(way: list[Joint]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _carried(tree: Tree, joint: Joint, moving: set[str]) -> Body:
-    """The body that a joint moves, all that rides on its link included."""
+    """The body that a joint moves, with all links welded to it."""
     found: list[Body] = []
     waiting = [(joint.child, np.eye(4))]
     while waiting:
         link, frame = waiting.pop()
-        R, r = frame[:3, :3], frame[:3, 3]
+        R = frame[:3, :3]
+        r = frame[:3, 3]
         if (own := tree.links[link]) is not None:
             check_body(link, own)
             found.append(Body(own.mass, R @ own.com + r, R @ own.inertia @ R.T))  # (1)
         for other in tree.children(link):
             if other.kind in REFUSED:
                 raise ProblemError(
-                    f"joint {other.name!r}: expected one that can be held, found the type "
+                    f"joint {other.name!r}: expected a joint that can be held, found the type "
                     f"{other.kind!r}"
                 )
             if other.mimics in moving:
                 raise ProblemError(
-                    f"joint {other.name!r}: expected one that can be held, found <mimic> of "
+                    f"joint {other.name!r}: expected a joint that can be held, found <mimic> of "
                     f"{other.mimics!r}"
                 )
             if other.name not in moving:
@@ -194,8 +215,11 @@ def merged(bodies: list[Body]) -> Body:
     return Body(mass, com, inertia)
 
 
-def _locks(robot: Robot, locks) -> tuple[list[float], tuple[int, ...]]:
-    times, joints = [], []
+def _locks(
+    robot: Robot, locks: Iterable[tuple[float, str | int]]
+) -> tuple[list[float], tuple[int, ...]]:
+    times = []
+    joints = []
     for time, joint in locks:
         index = robot.joints.index(joint) if joint in robot.joints else joint
         if isinstance(index, str):
@@ -211,7 +235,7 @@ def _locks(robot: Robot, locks) -> tuple[list[float], tuple[int, ...]]:
     return times, tuple(joints)
 
 
-def _start(robot: Robot, q0):
+def _start(robot: Robot, q0: Numbers | None) -> np.ndarray:
     if q0 is None:
         return robot.rest
     q = np.asarray(q0, float)

@@ -1,11 +1,10 @@
-"""URDF files: links and joints as they are written, and the tree they form. `problems.from_urdf`
-builds chains from them.
+"""URDF files: links and joints as written, and the tree they form. `problems.from_urdf` builds
+chains from them.
 
-Read with the standard library's expat. A chain needs names, numbers and the tree, which is a page
-of code; the URDF packages open or download meshes, bring a renderer's dependencies, and pass over
-what is refused here. No document type is accepted, hence no entity, neither one that grows without
-bound nor one that names another file. Meshes, materials, sensors, transmissions, damping and
-friction are not read.
+Files are parsed with expat of the standard library. A chain needs only names, numbers and the tree;
+URDF packages open or download meshes, depend on a renderer, and ignore errors that are reported
+here. Document types are refused, and with them entities, which could grow without bound or name
+other files. Meshes, materials, sensors, transmissions, damping and friction are not read.
 
 The orientation of an origin is given by roll, pitch and yaw about fixed axes,
 
@@ -18,6 +17,7 @@ and an inertia tensor is that of a body if its principal moments are
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -31,7 +31,7 @@ from nsdyn.errors import ProblemError, unknown
 
 TURNS, SLIDES, FIXED = ("revolute", "continuous"), ("prismatic",), ("fixed",)
 REFUSED = ("floating", "planar")
-ROUNDED = 1e-3  # files print few digits: (2) need not hold more exactly
+ROUNDED = 1e-3  # relative tolerance of (2), since files have few digits
 SINGULAR = 1e-9
 
 
@@ -45,8 +45,8 @@ class Body(NamedTuple):
 
 @dataclass(frozen=True)
 class Joint:
-    """A joint as written: frame (4, 4) in the link before, unit axis, limits (infinite where there
-    are none)."""
+    """A joint as written: frame (4, 4) in the parent, unit axis, limits (infinite if there are
+    none)."""
 
     name: str
     kind: str
@@ -66,7 +66,7 @@ class Joint:
 
     @property
     def rest(self) -> float:
-        """Zero, or the place nearest to it within the limits."""
+        """Zero, or the nearest value within the limits."""
         return min(max(0.0, self.lower), self.upper)
 
     def moved(self, q: float) -> np.ndarray:
@@ -95,13 +95,13 @@ class Tree:
         return next(link for link in self.links if link not in child)
 
     def only_leaf(self, link: str) -> str:
-        """The end of the tree beyond a link, if it does not branch."""
+        """The end of the tree beyond a link; the tree must not branch."""
         while after := self.children(link):
             if len(after) > 1:
                 raise ProblemError(
-                    f"link {link!r}: expected a chain, found a tree that branches here into "
-                    f"{_list(j.name for j in after)}; "
-                    f"choose its end with tip=..., one of {_list(self.leaves(link))}"
+                    f"link {link!r}: expected a chain, found a branch into "
+                    f"{_list(j.name for j in after)}; choose its end with tip=..., one of "
+                    f"{_list(self.leaves(link))}"
                 )
             link = after[0].child
         return link
@@ -111,7 +111,7 @@ class Tree:
         return [leaf for joint in after for leaf in self.leaves(joint.child)] if after else [link]
 
     def path(self, base: str, tip: str) -> list[Joint]:
-        """The joints from one link out to another."""
+        """The joints from the base link to the tip link."""
         for role, name in (("base", base), ("tip", tip)):
             if name not in self.links:
                 raise unknown(f"{role} link", name, self.links)
@@ -121,7 +121,7 @@ class Tree:
         while link != base:
             if link not in arriving:
                 raise ProblemError(
-                    f"link {tip!r}: expected a tip beyond the base {base!r}, found that its way "
+                    f"link {tip!r}: expected a tip beyond the base {base!r}, found that its path "
                     f"back ends at {link!r}"
                 )
             found.insert(0, arriving[link])
@@ -137,7 +137,7 @@ def read_tree(path: str | Path) -> Tree:
         text = Path(path).read_bytes()
     except OSError as error:
         raise ProblemError(
-            f"expected a URDF file, found none that can be read ({error.strerror})"
+            f"expected a readable URDF file, found none ({error.strerror})"
         ) from error
     robot = _parsed(text)
     links = _named("link", [(_name("link", e), _body(e)) for e in robot if e.tag == "link"])
@@ -149,27 +149,29 @@ def read_tree(path: str | Path) -> Tree:
 
 
 def _parsed(text: bytes) -> Element:
-    builder, parser = TreeBuilder(), expat.ParserCreate()
+    builder = TreeBuilder()
+    parser = expat.ParserCreate()
 
-    def refuse(*_):
+    def refuse(*_: object) -> None:
         raise ProblemError(
             "expected plain XML, found a document type (<!DOCTYPE>), which a URDF file does not "
             "need"
         )
 
-    def start(tag, attributes):
+    def start(tag: str, attributes: dict[str, str]) -> None:
         if tag.startswith("xacro:"):
             raise ProblemError(
                 f"expected URDF, found the macro <{tag}>; expand the file with xacro first"
             )
         builder.start(tag, attributes)
 
-    parser.StartElementHandler, parser.EndElementHandler = start, builder.end
+    parser.StartElementHandler = start
+    parser.EndElementHandler = builder.end
     parser.StartDoctypeDeclHandler = refuse
     try:
         parser.Parse(text, True)
     except expat.ExpatError as error:
-        raise ProblemError(f"expected XML, found something else: {error}") from None
+        raise ProblemError(f"expected XML, found: {error}") from None
     robot = builder.close()
     if robot.tag != "robot":
         raise ProblemError(f"expected a <robot>, found <{robot.tag}>")
@@ -180,7 +182,7 @@ def _named(what: str, items: list) -> dict:
     twice = [name for name, count in Counter(name for name, _ in items).items() if count > 1]
     if twice:
         raise ProblemError(
-            f"{what} {twice[0]!r}: expected a name of its own, found {what}s that share it"
+            f"{what} {twice[0]!r}: expected a unique name, found several {what}s with it"
         )
     return dict(items)
 
@@ -216,12 +218,12 @@ def _check_tree(links: dict, joints: dict) -> None:
                     f"link {link!r}: expected a tree, found the loop {' <- '.join(map(repr, seen))}"
                 )
             if len(seen) > len(links):
-                break  # into a loop further on, which is reported where it is met
+                break  # leads into a loop, which is reported for a link in it
     roots = [link for link in links if link not in arriving]
     if len(roots) > 1:
         raise ProblemError(
-            f"link {roots[1]!r}: expected one tree, found a second root beside {roots[0]!r}; join "
-            "them by a joint"
+            f"link {roots[1]!r}: expected one tree, found a second root besides {roots[0]!r}; "
+            "connect them by a joint"
         )
 
 
@@ -249,7 +251,7 @@ def _body(link: Element) -> Body | None:
 
 
 def check_body(link: str, body: Body) -> None:
-    """Whether this is a body that can move."""
+    """Raise unless the body has a physical mass and inertia."""
     if not body.mass > 0:
         raise ProblemError(f"link {link!r}: expected a positive mass, found {body.mass:g}")
     moments = np.linalg.eigvalsh(body.inertia)
@@ -261,8 +263,8 @@ def check_body(link: str, body: Body) -> None:
         )
     if moments[2] > (1 + ROUNDED) * (moments[0] + moments[1]):  # (2)
         raise ProblemError(
-            f"link {link!r}: expected that no principal moment exceeds the sum of the others, "
-            f"found {printed}"
+            f"link {link!r}: expected no principal moment above the sum of the others, found "
+            f"{printed}"
         )
 
 
@@ -274,17 +276,20 @@ def _joint(element: Element) -> Joint:
         raise ProblemError(
             f"{where}: expected the type {_list(TURNS + SLIDES + FIXED)}, found {kind!r}"
         )
-    limits = _limits(where, kind, element.find("limit"))
     mimic = element.find("mimic")
+    lower, upper, speed, effort = _limits(where, kind, element.find("limit"))
     return Joint(
-        name,
-        kind,
-        _link_of(where, element, "parent"),
-        _link_of(where, element, "child"),
-        _origin(where, element),
-        _axis(where, element.find("axis")),
-        *limits,
-        None if mimic is None else mimic.get("joint", ""),
+        name=name,
+        kind=kind,
+        parent=_link_of(where, element, "parent"),
+        child=_link_of(where, element, "child"),
+        frame=_origin(where, element),
+        axis=_axis(where, element.find("axis")),
+        lower=lower,
+        upper=upper,
+        speed=speed,
+        effort=effort,
+        mimics=None if mimic is None else mimic.get("joint", ""),
     )
 
 
@@ -299,7 +304,7 @@ def _axis(where: str, element: Element | None) -> np.ndarray:
     axis = np.array([1.0, 0.0, 0.0] if element is None else _numbers(where, element, "xyz", 3))
     length = float(np.linalg.norm(axis))
     if not length > 0:
-        raise ProblemError(f"{where}: <axis>: expected a direction, found one without length")
+        raise ProblemError(f"{where}: <axis>: expected a direction, found a zero vector")
     return axis / length
 
 
@@ -308,15 +313,16 @@ def _limits(where: str, kind: str, element: Element | None) -> tuple[float, floa
     if element is None:
         if kind in ("revolute", "prismatic"):
             raise ProblemError(
-                f"{where}: expected <limit>, found none; a joint that turns without end is "
-                "'continuous'"
+                f"{where}: expected <limit>, found none; a joint without limits is 'continuous'"
             )
         return -math.inf, math.inf, math.inf, math.inf
     value = lambda name, default: _numbers(where, element, name, 1, default)[0]
-    speed, effort = value("velocity", math.inf), value("effort", math.inf)
+    speed = value("velocity", math.inf)
+    effort = value("effort", math.inf)
     if kind not in ("revolute", "prismatic"):
         return -math.inf, math.inf, speed, effort
-    lower, upper = value("lower", 0.0), value("upper", 0.0)  # the defaults of the format
+    lower = value("lower", 0.0)
+    upper = value("upper", 0.0)  # the defaults of the format
     if lower > upper:
         raise ProblemError(
             f"{where}: <limit>: expected lower <= upper, found {lower:g} and {upper:g}"
@@ -325,7 +331,8 @@ def _limits(where: str, kind: str, element: Element | None) -> tuple[float, floa
 
 
 def _origin(where: str, parent: Element) -> np.ndarray:
-    frame, element = np.eye(4), parent.find("origin")
+    frame = np.eye(4)
+    element = parent.find("origin")
     if element is not None:
         frame[:3, 3] = _numbers(where, element, "xyz", 3, 0.0)
         frame[:3, :3] = Rotation.from_euler(
@@ -353,5 +360,5 @@ def _numbers(
     return values
 
 
-def _list(names) -> str:
+def _list(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in names)

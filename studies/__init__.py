@@ -1,7 +1,7 @@
 """Studies, one per file: `compute` archives data, `draw` makes figures from them, `run` does both.
 
-studies.names(), studies.summary(name), studies.get(name). What studies share lies in `studies.lib`;
-`studies.compare` and `studies.gaits` are tools for studies of your own.
+studies.names(), studies.summary(name), studies.get(name). Shared code is in `studies.lib`;
+`studies.compare` and `studies.gaits` are tools for your own studies.
 """
 
 import importlib
@@ -26,7 +26,7 @@ STUDIES = (
 
 
 def names() -> list[str]:
-    """All studies, sorted; none is imported for it."""
+    """All studies, sorted, without importing them."""
     return sorted(STUDIES)
 
 
@@ -38,5 +38,5 @@ def get(name: str) -> ModuleType:
 
 
 def summary(name: str) -> str:
-    """The first line of the description of the study's file."""
+    """The first paragraph of the study's docstring."""
     return (get(name).__doc__ or "").partition("\n\n")[0].replace("\n", " ")

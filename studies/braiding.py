@@ -1,16 +1,17 @@
-"""Overbraiding: carriers round a ring of horn gears, what jumps when they are handed over, and the
-braid that they weave.
+"""Overbraiding: carriers on a ring of horn gears, their velocity jumps at transfers, and the braid
+they weave.
 
-One carrier under three drives, and a ring of carriers in both directions under a common one. The
-braid grows along a mandrel in the middle of the ring: with the take-up speed c a yarn lies on it
-where its carrier was when it was laid down, at the angle of the carrier and the height c t; the
-carrier that is outside at a crossing lays its yarn on top.
+One carrier under three drives, and a ring of carriers in both directions under a common drive. The
+braid grows along a mandrel at the centre of the ring. With the take-up speed c, the yarn laid down
+at time t lies at the angle of its carrier and the height c t; at a crossing the outer carrier lays
+its yarn on top.
 """
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from xarray import Dataset
 
@@ -28,36 +29,36 @@ RUNS = {
 }
 RK4 = integrators.EventDriven(integrators.RK4())
 STEP, DURATION = 5e-3, 1.5
-ROUND = 2.6  # s: a little more than a round of the ring
+ROUND = 2.6  # s: slightly more than one round of the ring
 TRAVEL = (
     (style.PINK, style.DASHES[0]),
     (style.AMBER, style.DASHES[1]),
-)  # carriers to the left and to the right round the ring
+)  # for carriers in the two directions
 SNAPSHOTS, TRAIL, BOBBIN = (
     5,
     0.15,
     0.035,
-)  # pictures between two transfers of a carrier; s and m as drawn
+)  # images between two transfers; length of trails in s, of bobbins in m
 
 CAPTIONS = """\
 Overbraiding with horn gears, the process that motivates the switching constraints of I. Patil and O. Bruls. Computed with
 nsdyn {version}.
 
-Assumed: the slides print no numbers, so all of them are ours: {gears} gears, r = {r:g} m, carriers of m = {m:g} kg and
+Assumed: the slides give no numbers, so all of them are ours: {gears} gears, r = {r:g} m, carriers of m = {m:g} kg and
 I = {I:g} kg m2, inertia of the gears J = {J:g} kg m2, Omega = {Omega:g} rad/s. Step h = {step:g} s.
 
 Figure 1. a) Axes of the gears (crosses), the paths of carriers in both directions (pink, and amber, dashed) and all carriers at
-one instant. b) Spin of one carrier, which turns round at every transfer. c) Its speed: continuous but for a common drive and
-E = 1, where every transfer takes a part of it.
+one instant. b) Spin of one carrier, which reverses at every transfer. c) Its speed: continuous except for a common drive
+and E = 1, where every transfer reduces it.
 Figure 2. Yarns on the mandrel, unrolled: angle of the carriers over time, {gears} carriers. At a crossing the yarn of the outer
-carrier is on top; the other one is interrupted there.
+carrier is on top; the other is interrupted.
 Figure 3. Carriers from one transfer of the marked carrier (star) to its next one, each with the direction of its bobbin (bar) and
-the path of the last {trail:g} s. Its bobbin turns with the gear, to one side here and to the other one on the next gear.
+the path of the last {trail:g} s. Its bobbin turns with the gear, in opposite directions on successive gears.
 """
 
 
 def run(folder: str | Path, step: float = STEP, force: bool = False) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, step, force)
     return draw(folder)
 
@@ -66,10 +67,13 @@ def run(folder: str | Path, step: float = STEP, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, step: float = STEP, force: bool = False) -> list[Path]:
-    """Archive all runs. Data of the same settings and version are kept unless `force` is given."""
+    """Archive all runs. Data with the same settings and version are kept unless `force` is
+    given."""
     folder = Path(folder) / "data"
-    cases = {name: (drive, E, ((0, 1),), DURATION) for name, (drive, E, _) in RUNS.items()}
-    cases["ring"] = ("prescribed", 1.0, ring(BRAIDER["gears"]), ROUND)
+    cases: dict[str, tuple] = {
+        name: (drive, E, ((0, 1),), DURATION) for name, (drive, E, _) in RUNS.items()
+    }
+    cases["ring"] = ("prescribed", 1.0, ring(int(BRAIDER["gears"])), ROUND)
     for name, (drive, E, start, t_end) in cases.items():
         problem = problems.get("overbraiding", drive=drive, start=start, t_end=t_end, **BRAIDER)
         settings = archive.numbers_of(problem) | {
@@ -87,7 +91,7 @@ def compute(folder: str | Path, step: float = STEP, force: bool = False) -> list
 
 
 def _variables(out: nsdyn.Trajectory, drive: str) -> dict[str, tuple]:
-    """Carriers on the grid and at the transfers; the coordinate of the drive is left out."""
+    """Carriers on the grid and at transfers, without the coordinate of the drive."""
     first = int(drive == "common")
     parts = lambda x: x[:, first:].reshape(len(x), -1, 3)
     dims = ("carrier", "coordinate")
@@ -132,7 +136,8 @@ def draw(folder: str | Path) -> list[Path]:
 
 
 def _measured(data: Dataset) -> list[str]:
-    before, after = data.v_before.values[:, 0], data.v_after.values[:, 0]
+    before = data.v_before.values[:, 0]
+    after = data.v_after.values[:, 0]
     speed = np.hypot(*after[:, :2].T) / np.hypot(*before[:, :2].T)
     return [str(len(before)), f"{speed.mean():.6f}", f"{(after[:, 2] / before[:, 2]).mean():.6f}"]
 
@@ -149,13 +154,15 @@ def _motion(runs: dict[str, Dataset]) -> Figure:
         }
         speed = lambda v: np.hypot(v[:, 0, 0], v[:, 0, 1])
         for ax, value in ((middle, lambda v: v[:, 0, 2]), (right, speed)):
-            t, y = data.t.values, value(data.v.values)
+            t = data.t.values
+            y = value(data.v.values)
             at = np.searchsorted(t, data.t_switch.values - 1e-12)
             limits = [value(v.values) for v in (data.v_before, data.v_after)]
             if np.abs(limits[1] - limits[0]).max() < 1e-6:  # round-off is no jump
                 ax.plot(t, y, **look)
                 continue
-            places, times = np.repeat(at, 2), np.repeat(data.t_switch.values, 2)
+            places = np.repeat(at, 2)
+            times = np.repeat(data.t_switch.values, 2)
             style.jumping_line(
                 ax,
                 np.insert(t, places, times),
@@ -171,7 +178,7 @@ def _motion(runs: dict[str, Dataset]) -> Figure:
     return fig
 
 
-def _ring(ax, data: Dataset) -> None:
+def _ring(ax: Axes, data: Dataset) -> None:
     N = BRAIDER["gears"]
     _axes_of_gears(ax)
     for carrier, (colour, dashes) in zip((0, N // 2), TRAVEL, strict=True):
@@ -181,7 +188,7 @@ def _ring(ax, data: Dataset) -> None:
     ax.set(xlabel="$x$ [m]", ylabel="$y$ [m]", aspect="equal")
 
 
-def _axes_of_gears(ax) -> np.ndarray:
+def _axes_of_gears(ax: Axes) -> np.ndarray:
     N, r = BRAIDER["gears"], BRAIDER["r"]
     angle = 2 * np.pi * np.arange(N) / N
     centres = r / np.sin(np.pi / N) * np.stack([np.cos(angle), np.sin(angle)])
@@ -191,7 +198,8 @@ def _axes_of_gears(ax) -> np.ndarray:
 
 def _strip(data: Dataset) -> Figure:
     """The ring between two transfers of its first carrier."""
-    t, first = data.t.values, np.flatnonzero(np.diff(data.mode.values[:, 0]))[:2]
+    t = data.t.values
+    first = np.flatnonzero(np.diff(data.mode.values[:, 0]))[:2]
     rows = np.linspace(first[0] + 1, first[1], SNAPSHOTS).astype(int)
     fig, axes = style.figure((1, SNAPSHOTS), style.DOUBLE, 1.75)
     for ax, row in zip(axes, rows, strict=True):
@@ -213,7 +221,7 @@ def _strip(data: Dataset) -> Figure:
     return fig
 
 
-def _carrier(ax, path: np.ndarray, number: int) -> None:
+def _carrier(ax: Axes, path: np.ndarray, number: int) -> None:
     """One carrier with its bobbin at the end of its path."""
     colour, _ = TRAVEL[int(number >= BRAIDER["gears"] // 2)]
     x, y, phi = path[-1]
@@ -238,10 +246,13 @@ def _carrier(ax, path: np.ndarray, number: int) -> None:
 
 
 def _braid(data: Dataset) -> Figure:
-    """Each yarn as segments; below a crossing it is left out where it is the inner one."""
+    """Each yarn as segments, with a gap where it passes below another."""
     fig, (ax,) = style.figure((1, 1), style.COLUMN, 3.2)
-    x, y = data.q.values[..., 0], data.q.values[..., 1]
-    angle, radius, t = np.unwrap(np.arctan2(y, x), axis=0), np.hypot(x, y), data.t.values
+    x = data.q.values[..., 0]
+    y = data.q.values[..., 1]
+    angle = np.unwrap(np.arctan2(y, x), axis=0)
+    radius = np.hypot(x, y)
+    t = data.t.values
     half = x.shape[1] // 2
     for carrier in range(x.shape[1]):
         others = slice(half, None) if carrier < half else slice(0, half)

@@ -1,8 +1,8 @@
-"""Integrators and laws side by side on one problem: the runs. `compare_table` and `compare_figures`
-show them.
+"""Runs of several integrators and laws on one problem; `compare_table` and `compare_figures` show
+them.
 
-All runs have the same grid; for each law there is a reference, by default event-driven RK4 with a
-smaller step, sampled at the same times. Residuals of the constraints are found at three levels
+All runs have the same grid. Each law has a reference run, by default event-driven RK4 with a
+smaller step, sampled at the same times. Residuals of the constraints are computed at three levels
 (`nsdyn.analysis.residuals`).
 """
 
@@ -42,7 +42,7 @@ DEFAULTS = (
 )
 REFERENCE = EventDriven(RK4())
 REFINE = 8
-REPEATS, PATIENCE = 5, 2.0  # a run is timed that often, but not for longer than these seconds
+REPEATS, PATIENCE = 5, 2.0  # a run is timed REPEATS times, or until PATIENCE seconds have passed
 LEVELS = ("position", "velocity", "acceleration")
 CACHE_HIT = "/jax/compilation_cache/cache_hits"
 
@@ -50,8 +50,7 @@ Entry = tuple[IntegratorLike, AbstractLaw]
 
 
 class Run(NamedTuple):
-    """One run. One that was refused has no data; `reason` says why it was, or why it stopped
-    early."""
+    """One run. A refused pair has no data; `reason` says why it was refused or stopped early."""
 
     integrator: str
     law: str
@@ -80,7 +79,7 @@ class Run(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """All runs, and for each law its reference."""
+    """All runs, and the reference of each law."""
 
     problem: str
     step: float
@@ -99,14 +98,14 @@ class Comparison(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """What is to be run, and what it is called."""
+    """A run to make, and its name."""
 
     integrator: IntegratorLike
     law: AbstractLaw
     names: tuple[str, str]
     step: float
     save_every: int
-    save_at: np.ndarray | None = None  # of the reference: the times of the runs
+    save_at: np.ndarray | None = None  # for the reference: the times of the runs
 
     @property
     def is_reference(self) -> bool:
@@ -139,9 +138,9 @@ def compare(
     """Run the (integrator, law) pairs and, for each law, the reference with the step step/refine
     (None: no reference).
 
-    With a `folder`, runs are archived in its subfolder data, and those archived with the same
-    settings and version are not computed again unless by `force`. A pair that cannot work and a run
-    that stops early are part of the result.
+    With a `folder`, runs are archived in its subfolder data; runs archived with the same settings
+    and version are computed again only with `force`. Incompatible pairs and runs that stop early
+    are part of the result.
     """
     _check(entries, reference, refine)
     grid = setup(problem, REFERENCE, None, step=step, t_end=t_end, save_every=save_every).grid
@@ -195,7 +194,7 @@ def _check(entries: Sequence[Entry], reference: Any, refine: int) -> None:
 
 
 def _names(modules: Iterable[eqx.Module]) -> list[str]:
-    """Integrators or laws as one would write them, with the settings in which those of one class
+    """Integrators or laws as written in Python, with the settings in which objects of one class
     differ."""
     found: dict[type, dict[str, set[str]]] = {}
     for module in modules:
@@ -213,13 +212,13 @@ def _names(modules: Iterable[eqx.Module]) -> list[str]:
 
 
 def _made(problem: Problem, job: _Job, t_end: float, data: Path | None, force: bool) -> Run:
-    """The run of a job, from the archive if it is there."""
+    """The run of a job, from the archive if possible."""
     refusal = _refusal(problem, job)
     if refusal is not None:
         return Run(*job.names, Dataset(), refusal)
     try:
         found = _found(problem, job, t_end, data, force)
-    except ProblemError as error:  # what only shows when the program is made
+    except ProblemError as error:  # some errors appear only during tracing
         return Run(*job.names, Dataset(), str(error))
     return Run(*job.names, found, str(found.status.attrs["message"]))
 
@@ -233,7 +232,8 @@ def _found(problem: Problem, job: _Job, t_end: float, data: Path | None, force: 
                 for name, value in variables.items()
             }
         )
-    name, described = _file_name(job), _described(problem, job, t_end)
+    name = _file_name(job)
+    described = _described(problem, job, t_end)
     if force or not archive.exists(data, name, described):
         archive.write(data, name, _computed(problem, job, t_end), described)
     return archive.read(data, name)[0]
@@ -255,7 +255,7 @@ def slug(text: str) -> str:
 
 
 def _described(problem: Problem, job: _Job, t_end: float) -> dict[str, Any]:
-    """All that a run depends on; functions count by their code."""
+    """Everything that a run depends on; functions are identified by their code."""
     return {
         "problem": problem.name,
         "system": settings_text(problem.system),
@@ -272,7 +272,7 @@ def _described(problem: Problem, job: _Job, t_end: float) -> dict[str, Any]:
 
 
 def _computed(problem: Problem, job: _Job, t_end: float) -> dict[str, tuple]:
-    """Compile, run, time, and look at the result."""
+    """Compile, run, time and evaluate."""
     samples: dict[str, Any] = {"save_every": job.save_every}
     if job.is_reference:
         samples = {"save_at": job.save_at}
@@ -305,8 +305,8 @@ def _computed(problem: Problem, job: _Job, t_end: float) -> dict[str, tuple]:
 
 
 def _compiled(problem: Problem, run: Setup, values: Values) -> tuple[float, int]:
-    """Compile the programs of a run: how long it took, and how many came from the compilation
-    cache. A run of one step goes through the same programs."""
+    """Compile the programs of a run by a run of one step, which uses the same programs. Returns the
+    time and the number of programs found in the compilation cache."""
     hits: list[str] = []
     listen = lambda event, **_: hits.append(event) if event == CACHE_HIT else None
     jax.monitoring.register_event_listener(listen)
@@ -320,7 +320,7 @@ def _compiled(problem: Problem, run: Setup, values: Values) -> tuple[float, int]
 
 
 def _rows(problem: Problem, run: Solution) -> dict[str, tuple]:
-    """What is known row by row. Arrays without elements are left out: netCDF 3 cannot hold them."""
+    """Values at each sample. Empty arrays are left out: netCDF 3 cannot hold them."""
     parts = tuple(f"part_{i}" for i in range(run.mode.ndim - 1))
     found: dict[str, tuple] = {
         "t": ("row", run.t),
@@ -329,7 +329,7 @@ def _rows(problem: Problem, run: Solution) -> dict[str, tuple]:
         "lam": (("row", "constraint"), run.lam, {"long_name": "reaction lam (a force)"}),
         "mode": (("row", *parts), run.mode),
         "energy": ("row", run.energy, {"long_name": run.energy_name}),
-        "event_t": ("event", run.events.t, {"long_name": "times of the switches"}),
+        "event_t": ("event", run.events.t, {"long_name": "times of the events"}),
     }
     if len(run.t):
         levels = residuals(problem, run)._asdict()

@@ -1,4 +1,4 @@
-"""Convergence across a switch: error against step size for capturing and for event-driven schemes.
+"""Convergence across an event: error against step size for capturing and event-driven schemes.
 
 A particle slides on a track with a corner at (l, 0), where its direction turns by th = atan(a).
 Both sides have the curvature k,
@@ -10,21 +10,21 @@ k = 0 is the point on track, whose exact motion is known in closed form (study `
 
     phi'' = -g k sin(phi + th_i),    th_1 = 0,  th_2 = th                                        (2)
 
-solved here by DOP853 in double precision; at the corner, which comes with the speed v_0, phi' is
-multiplied by cos th (G_E = G+). On the straight track the force is constant, so that methods of
-order 2 and more make no error but at the corner; the curved one shows their order.
+solved here by DOP853 in double precision. At the corner, reached with the speed v_0, phi' is
+multiplied by cos th (G_E = G+). On the straight track the force is constant, so methods of order 2
+and higher make errors only at the corner; the curved track shows their order.
 
-Errors are measured in two ways. As the largest |q - q(t)| and |v - v(t)| of the last fifth of the
-run, away from the jump: at a single instant an error may happen to change its sign. And as the
-Hausdorff distance of graphs of the velocity, in which the jump is filled in:
+Errors are measured in two ways. First, the largest |q - q(t)| and |v - v(t)| in the last fifth of
+the run, away from the jump; at a single instant an error might just change its sign. Second, the
+Hausdorff distance of the graphs of the velocity, with the jump filled in:
 
     {(t_k/t_end, v_k/v_0)} with the segment from (t_s, v-) to (t_s, v+)                          (3)
 
-because v at a fixed time near the jump does not converge, however near the jumps are. An error is
-the worst of several phases, the places of the corner in its step.
+because v at a fixed time near the jump does not converge. Every error is the worst over several
+phases, the positions of the corner within its step.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,55 +34,68 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from scipy.integrate import solve_ivp
+from scipy.integrate import OdeSolution, solve_ivp
 from xarray import Dataset
 
 import nsdyn
 from nsdyn import laws
 from nsdyn._repr import settings_text
+from nsdyn._types import (
+    AnyTime,
+    Configuration,
+    Matrix,
+    Number,
+    Params,
+    Scalar,
+    Velocity,
+)
+from nsdyn.stepping.integrator import AbstractIntegrator
 from nsdyn.studies import switching_track
 from nsdyn.studies.lib import archive, style
 from nsdyn.studies.lib.schemes import NEWTON, RHO_INF, SCHEMES, plain, table, write
 
 TRACK = switching_track.TRACK
 CURVATURES = {"straight": 0.0, "curved": 1.0}  # 1/m
-T_SWITCH = 0.12  # the grid point after which the corner comes
+T_SWITCH = 0.12  # the grid point before the corner
 STEPS = (0.02, 0.01, 0.005, 0.0025)  # T_SWITCH and t_end are multiples of all
 PHASES = (0.13, 0.38, 0.63, 0.88)
-LATE = 0.8  # of t_end: from here on errors count as away from the jump
+LATE = 0.8  # fraction of t_end from which errors count as away from the jump
 MEASURES = {"q": "$q$ [m]", "v": "$v$ [m/s]", "graph": "graph of $v$ [1]"}
 FAMILIES = ("index", "nsga", "moreau_jean", "event")  # columns of the legend
-ROUND_OFF = 1e-11  # errors below this are no measure of an order
+ROUND_OFF = 1e-11  # smaller errors do not measure an order
 
 CAPTIONS = """\
-Convergence across a switch: a particle on a track with a corner, straight (the point on track of I. Patil and
+Convergence across an event: a particle on a track with a corner, straight (the point on track of I. Patil and
 O. Bruls) and curved. Computed with nsdyn {version}.
 
-Assumed: all parameters are ours: m = {m:g} kg, slope a = {a:g} at the corner, v0 = {v0:g} m/s when it comes there,
+Assumed: all parameters are ours: m = {m:g} kg, slope a = {a:g} at the corner, v0 = {v0:g} m/s at the corner,
 g = {g:g} m/s2, curvature {k:g} 1/m of the curved track, t_end = {t_end:g} s, rho_inf = {rho:g}, Newton tolerance {newton:g}.
-G_E = G+. The corner comes shortly after t = {t_switch:g} s, at the parts {phases} of a step; errors are
+G_E = G+. The corner is reached shortly after t = {t_switch:g} s, at the fractions {phases} of a step; errors are
 the worst of these.
 
 Figure 1. Error against step size, above on the straight track (closed-form solution), below on the curved one (DOP853
 in angle coordinates). a), d) Position and b), e) velocity, largest error of the last fifth of the run. c), f) Hausdorff distance
 between the graphs of the numerical and the exact velocity, with time in units of t_end, velocity in units of v0 and the
-jump filled in. Thin lines have the slopes 1, 2 and 4. Capturing schemes notice the corner at the end of its step and are
-of order 1. Event-driven ones keep the order of their smooth method; on the straight track they are exact but for
-round-off. Index 1 never notices the corner. The velocity of index 3 rings after the corner, at first as strongly for
-small steps as for large ones: its graph does not converge.
+jump filled in. Thin lines have the slopes 1, 2 and 4. Time-stepping schemes detect the corner at the end of its
+step and have order 1. Event-driven schemes keep the order of their smooth method; on the straight track they are exact up
+to round-off. Index 1 never detects the corner. The velocity of index 3 rings after the corner, initially as strongly for
+small steps as for large ones, so its graph does not converge.
 """
 
 TABLE = """\
-Observed orders across a switch (finest pair of steps) and errors with the finest step, h = {step:g} s; worst of {phases} places
+Observed orders across an event (finest pair of steps) and errors with the finest step, h = {step:g} s; worst of {phases} positions
 of the corner in its step. q and v: largest error of the last fifth of the run; graph: Hausdorff distance of the graph of v.
 "-" where the error is round-off. Parameters are ours; see captions.txt.
 """
 
 
 def run(
-    folder: str | Path, steps: Sequence[float] = STEPS, force: bool = False, schemes=tuple(SCHEMES)
+    folder: str | Path,
+    steps: Sequence[float] = STEPS,
+    force: bool = False,
+    schemes: Iterable[str] = tuple(SCHEMES),
 ) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, steps, force, schemes)
     return draw(folder)
 
@@ -90,30 +103,31 @@ def run(
 # The mechanism
 
 
-def mass(q, p):
+def mass(q: Configuration, p: Params) -> Matrix:
     return p["m"] * jnp.eye(2)
 
 
-def force(q, v, t, p):
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
     weight = p["m"] * p["g"]
     return jnp.stack([jnp.zeros_like(weight), -weight])
 
 
-def _arc(q, p, nx, ny):
-    x, y = q[0] - p["l"], q[1]
+def _arc(q: Configuration, p: Params, nx: Number, ny: Number) -> Scalar:
+    x = q[0] - p["l"]
+    y = q[1]
     return nx * x + ny * y - 0.5 * p["k"] * (x * x + y * y)  # (1)
 
 
-def before(q, t, p):
+def before(q: Configuration, t: AnyTime, p: Params) -> Scalar:
     return _arc(q, p, 0.0, 1.0)
 
 
-def after(q, t, p):
+def after(q: Configuration, t: AnyTime, p: Params) -> Scalar:
     th = jnp.arctan(p["a"])
     return _arc(q, p, -jnp.sin(th), jnp.cos(th))
 
 
-def past_corner(q, p):
+def past_corner(q: Configuration, p: Params) -> Scalar:
     return q[0] - p["l"]
 
 
@@ -132,16 +146,18 @@ PROBLEM = nsdyn.Problem(
 
 
 class Exact:
-    """q and v at given times for a corner that comes at t_switch with the speed v_0; for k = 0 in
-    closed form, else from (2)."""
+    """q and v at given times, for a corner reached at t_switch with the speed v_0; in closed form
+    for k = 0, else from (2)."""
 
-    def __init__(self, k: float, t_switch: float):
-        self.k, self.t_switch, self.th = k, t_switch, np.arctan(TRACK["a"])
+    def __init__(self, k: float, t_switch: float) -> None:
+        self.k = k
+        self.t_switch = t_switch
+        self.th = np.arctan(TRACK["a"])
         if k != 0:  # from the corner backwards and forwards
             self.first = self._swing(0.0, TRACK["v0"], 0.0)
             self.second = self._swing(TRACK["t_end"], TRACK["v0"] * np.cos(self.th), self.th)
 
-    def _swing(self, t_end: float, speed: float, th: float):
+    def _swing(self, t_end: float, speed: float, th: float) -> OdeSolution:
         rate = lambda _, y: [y[1], -TRACK["g"] * self.k * np.sin(y[0] + th)]  # (2)
         options = {"method": "DOP853", "rtol": 1e-13, "atol": 1e-14, "dense_output": True}
         return solve_ivp(rate, (self.t_switch, t_end), [0.0, self.k * speed], **options).sol
@@ -162,14 +178,15 @@ class Exact:
             self.first(np.minimum(t, self.t_switch)),
         )
         th = np.where(late, self.th, 0.0)
-        x, y = np.sin(phi + th) - np.sin(th), np.cos(th) - np.cos(phi + th)
+        x = np.sin(phi + th) - np.sin(th)
+        y = np.cos(th) - np.cos(phi + th)
         q = np.array([TRACK["l"], 0.0]) + np.stack([x, y], axis=1) / self.k
         return q, (w / self.k)[:, None] * np.stack([np.cos(phi + th), np.sin(phi + th)], axis=1)
 
 
 @cache
 def solution(k: float, step: float, phase: float) -> Exact:
-    """The motion whose corner comes the part `phase` of a step after T_SWITCH."""
+    """The motion that reaches the corner `phase` steps after T_SWITCH."""
     return Exact(k, T_SWITCH + phase * step)
 
 
@@ -188,7 +205,8 @@ def _directed(one: np.ndarray, two: np.ndarray) -> float:
     long = np.any(one[:, 0] != one[:, 1], axis=1)
     between = one[long, 0] + along * (one[long, 1] - one[long, 0])
     points = np.concatenate([one[~long, 0], between.reshape(-1, one.shape[2])])
-    a, d = two[:, 0], two[:, 1] - two[:, 0]
+    a = two[:, 0]
+    d = two[:, 1] - two[:, 0]
     length = np.sum(d**2, axis=1)
     offset = points[:, None] - a[None]
     part = np.clip(np.sum(offset * d[None], axis=2) / np.where(length > 0, length, 1.0), 0.0, 1.0)
@@ -208,11 +226,15 @@ def graph(t: np.ndarray, v: np.ndarray, jumps: list[tuple]) -> np.ndarray:
 
 
 def compute(
-    folder: str | Path, steps: Sequence[float] = STEPS, force: bool = False, schemes=tuple(SCHEMES)
+    folder: str | Path,
+    steps: Sequence[float] = STEPS,
+    force: bool = False,
+    schemes: Iterable[str] = tuple(SCHEMES),
 ) -> list[Path]:
     """Archive the errors of each scheme, for steps in descending order, and the table of them. Data
-    of the same settings and version are kept unless `force` is given."""
-    data, files = Path(folder) / "data", []
+    with the same settings and version are kept unless `force` is given."""
+    data = Path(folder) / "data"
+    files = []
     common = {"track": TRACK, "curvatures": CURVATURES, "newton": NEWTON}
     common |= {"steps": steps, "phases": PHASES, "t_switch": T_SWITCH, "late": LATE}
     for name in schemes:
@@ -229,7 +251,7 @@ def compute(
     return [*files, data / "table.nc"]
 
 
-def _worst(data: Path, schemes) -> dict[str, tuple]:
+def _worst(data: Path, schemes: Iterable[str]) -> dict[str, tuple]:
     """The worst errors of all phases and the observed order of the finest pair of steps, NaN where
     errors are round-off."""
     runs = [archive.read(data, name)[0] for name in schemes]
@@ -248,7 +270,7 @@ def _worst(data: Path, schemes) -> dict[str, tuple]:
     }
 
 
-def _errors(integrator, steps: Sequence[float]) -> dict[str, tuple]:
+def _errors(integrator: AbstractIntegrator, steps: Sequence[float]) -> dict[str, tuple]:
     found = np.array(
         [
             [[_error(integrator, k, h, phase) for phase in PHASES] for h in steps]
@@ -263,7 +285,7 @@ def _errors(integrator, steps: Sequence[float]) -> dict[str, tuple]:
     } | errors
 
 
-def _error(integrator, k: float, h: float, phase: float) -> list[float]:
+def _error(integrator: AbstractIntegrator, k: float, h: float, phase: float) -> list[float]:
     """The errors of one run: in q and v away from the jump, and of the graph."""
     exact = solution(k, h, phase)
     t, q, v, jumps = trajectory(integrator, exact, h)
@@ -274,8 +296,8 @@ def _error(integrator, k: float, h: float, phase: float) -> list[float]:
     return [most_of(q, wanted_q), most_of(v, wanted_v), graph_distance(*graphs)]
 
 
-def trajectory(integrator, exact: Exact, h: float) -> tuple:
-    """t, q, v and the jumps until t_end, with the step h."""
+def trajectory(integrator: AbstractIntegrator, exact: Exact, h: float) -> tuple:
+    """t, q, v and the jumps until t_end, for the step h."""
     q0, v0 = (x[0] for x in exact(np.zeros(1)))
     run = nsdyn.simulate(
         PROBLEM,
@@ -362,10 +384,11 @@ def _figure(data: Dataset) -> Figure:
 
 
 def _legend(fig: Figure, names: list[str]) -> None:
-    """A column for each family; short ones are filled up."""
+    """One column per family; short columns are padded."""
     columns = [[name for name in names if name.startswith(family)] for family in FAMILIES]
     height = max(map(len, columns))
-    handles, labels = [], []
+    handles = []
+    labels = []
     for column in columns:
         handles += [Line2D([], [], **_look(name)) for name in column]
         handles += [Line2D([], [], linestyle="none")] * (height - len(column))
@@ -381,7 +404,7 @@ def _look(name: str) -> dict[str, Any]:
 
 
 def _slopes(ax: Axes, values: dict[str, np.ndarray], h: np.ndarray) -> None:
-    """Reference slopes below the curves they are to be compared with, and ticks at the steps."""
+    """Reference slopes below the curves, and ticks at the steps."""
     slopes = {
         1: (("index_2", "nsga"), 0.4),
         2: (("event_index_2",), 0.25),

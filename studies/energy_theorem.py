@@ -1,19 +1,19 @@
-"""Energy at a switch with the impulse along intermediate gradients, in the mass metric and in the
-Euclidean one.
+"""Energy at a mode change with the impulse along intermediate gradients, in the mass and in the
+Euclidean metric.
 
     M (v+ - v-) + G_E^T Lam = 0,    G+ v+ = 0,    T = 1/2 v^T M v                              (1)
 
-The question is Patil and Bruls's (what does E = 1/2 do with more than one constraint?), the answer
-is in docs/energy_theorem.md: in the mass metric it preserves T. Three data sets: random mechanisms
-at E = 1/2, and two mechanisms over E.
+Patil and Bruls ask what E = 1/2 does with more than one constraint. docs/energy_theorem.md answers:
+in the mass metric it preserves T. Three data sets: random mechanisms at E = 1/2, and two mechanisms
+as functions of E.
 
-3R pendulum: joint 2 is locked and joint 3 turns; then the lock of joint 2 is exchanged for one of
-joint 3. In joint angles q the two gradients are orthogonal, so the Euclidean metric has no answer;
-in absolute angles th it has one:
+3R pendulum: joint 2 is locked and joint 3 turns; then the lock moves from joint 2 to joint 3. In
+joint angles q the two gradients are orthogonal, so the Euclidean metric has no answer; in absolute
+angles th it has one:
 
     th = A q,    M_th = A^-T M_q A^-1,    G_th = G_q A^-1,    v_th = A v_q                     (2)
 
-Wheel: it rolls about the near edge of a pothole and meets the far one, at half its width 2 x, with
+Wheel: it turns about the near edge of a pothole of width 2 x and meets the far edge half-way, with
 q = (x, y, phi) and
 
     G = [[2 x, 2 y, 0], [-y / R^2, x / R^2, 1]] before, the same with -x after; x^2 + y^2 = R^2  (3)
@@ -27,17 +27,20 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 from xarray import Dataset
 
 from nsdyn import laws, problems
+from nsdyn._types import Jacobian, Matrix, RowMask, Velocity
 from nsdyn.problems.three_r_pendulum import mass
 from nsdyn.status import Status
 from nsdyn.studies.lib import archive, style
 
-METRICS: tuple[Literal["mass", "euclidean"], ...] = ("mass", "euclidean")
+Metric = Literal["mass", "euclidean"]
+METRICS: tuple[Metric, ...] = ("mass", "euclidean")
 RANDOM, PENDULUM, WHEEL = "random", "pendulum", "wheel"
 MOST_ROWS, SIZE, CONDITION, SEED = 5, 10, 100.0, 1
 FLOOR = 1e-17  # where changes of exactly zero are drawn
@@ -45,30 +48,30 @@ PENDULUM_STATE = {"q": [np.pi / 6] * 3, "v": [0.0, 0.0, 1.0]}
 WHEEL_PARAMETERS = {"m": 10.0, "R": 0.35, "width": 0.3}
 
 CAPTIONS = """\
-Kinetic energy at a switch with the impulse along intermediate gradients; computed with nsdyn {version}.
+Kinetic energy at a mode change with the impulse along intermediate gradients; computed with nsdyn {version}.
 
 Figure 1. Relative change of kinetic energy with the mid gradient (E = 1/2) in {cases} random mechanisms for each number of
 constraints: {size} coordinates, mass matrices of condition up to {condition:g}, normally distributed rows before and after,
 a velocity that obeys the rows before. In the mass metric the change is round-off (largest: {worst:.1e}). In the Euclidean metric
-energy is lost in some and gained in others (up to {gain:.2g} times what was there). Left out: {cut} cases with rows orthogonal to
+some mechanisms lose energy and others gain it (up to {gain:.2g} times the initial energy). Left out: {cut} cases with rows orthogonal to
 within 0.006 degrees in one of the metrics. Changes of exactly zero are drawn at {floor:g}.
-Figure 2. Kinetic energy after a switch over the position E of the intermediate gradient: 0 is the gradient before, 1 the one
-after. Circles: where energy is preserved, with the value of E; for smaller E it is produced (shaded), for larger E dissipated.
+Figure 2. Kinetic energy after a mode change over the position E of the intermediate gradient: 0 is the gradient before, 1 the
+gradient after. Circles: the E that preserves energy; smaller E produce energy (shaded), larger E dissipate it.
 In the mass metric this is at E = 1/2, and the curve does not depend on coordinates or units.
 a) 3R pendulum (parameters of A. Mueller): joint 2 locked, joint 3 at 1 rad/s, joint 1 at rest, all joint angles 30 degrees
-(our choice); the lock of joint 2 is exchanged for one of joint 3. The Euclidean metric is that of absolute angles; in joint
-angles the two gradients are orthogonal and it gives no answer.
+(our choice); the lock moves from joint 2 to joint 3. The Euclidean metric is that of absolute angles; in joint angles the
+two gradients are orthogonal and it gives no answer.
 b) Wheel over a pothole, half-way between the edges, two constraints (after I. Patil and O. Bruls; parameters are ours:
 R = {R:g} m, m = {m:g} kg, I = m R^2 / 2, width {width:g} m). Mirror symmetry makes the metrics agree at E = 1/2.
-c) The same wheel: kinetic energy after the switch in the Euclidean metric against that in the mass metric. Whether it is more or
-less depends on the unit of length, metre or millimetre.
+c) The same wheel: kinetic energy after the mode change in the Euclidean metric, relative to the mass metric. Whether it is larger
+or smaller depends on the unit of length, metre or millimetre.
 """
 
 
 def run(
     folder: str | Path, cases: int = 200, positions: int = 101, force: bool = False
 ) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, cases, positions, force)
     return draw(folder)
 
@@ -79,8 +82,8 @@ def run(
 def compute(
     folder: str | Path, cases: int = 200, positions: int = 101, force: bool = False
 ) -> list[Path]:
-    """Archive random mechanisms, pendulum and wheel. Data of the same settings and version are kept
-    unless `force`."""
+    """Archive random mechanisms, pendulum and wheel. Data with the same settings and version are
+    kept unless `force`."""
     sizes = {"rows": MOST_ROWS, "size": SIZE, "condition": CONDITION, "seed": SEED}
     params = {
         name: float(problems.get("three_r_pendulum").params[name]) for name in ("m", "L", "I")
@@ -101,7 +104,7 @@ def _data(folder: str | Path) -> Path:
 
 
 def _random(cases: int, rows: int, size: int, condition: float, seed: int) -> dict[str, tuple]:
-    """One program for all numbers of constraints: the rows that are too many are dead."""
+    """One program for all numbers of constraints: surplus rows are not live."""
     rng = np.random.default_rng(seed)
     count = np.repeat(np.arange(1, rows + 1), cases)
     turn, _ = np.linalg.qr(rng.standard_normal((len(count), size, size)))
@@ -124,23 +127,26 @@ def _random(cases: int, rows: int, size: int, condition: float, seed: int) -> di
 
 
 @partial(jax.jit, static_argnums=0)
-def _answers(metric, *arrays):
+def _answers(metric: Metric, *arrays: Array) -> tuple[Array, Array]:
     law = laws.GrassmannMidGradient(metric)
 
-    def answer(M, before, after, v, live):
+    def answer(
+        M: Matrix, before: Jacobian, after: Jacobian, v: Velocity, live: RowMask
+    ) -> tuple[Velocity, Array]:
         change = laws.ModeChange.of(M, before, after, v, on_before=live, on_after=live)
-        return law.decide(change).v_after, law.failure_code(change)
+        return law.decide(change).v_after, jnp.asarray(law.failure_code(change))
 
     return jax.vmap(answer)(*arrays)
 
 
-def _kinetic(M, v):
+def _kinetic(M: np.ndarray, v: np.ndarray) -> np.ndarray:
     return 0.5 * np.einsum("...i,...ij,...j", v, M, v)
 
 
 def _pendulum(positions: int, params: dict, q: list, v: list) -> dict[str, tuple]:
     A = np.tril(np.ones((3, 3)))
-    M, G = np.asarray(mass(jnp.asarray(q), params)), np.eye(3)
+    M = np.asarray(mass(jnp.asarray(q), params))
+    G = np.eye(3)
     inverse = np.linalg.inv(A)
     absolute = inverse.T @ M @ inverse, G[1:2] @ inverse, G[2:] @ inverse, A @ v  # (2)
     curves = {
@@ -151,7 +157,8 @@ def _pendulum(positions: int, params: dict, q: list, v: list) -> dict[str, tuple
 
 
 def _wheel(positions: int, m: float, R: float, width: float) -> dict[str, tuple]:
-    x, M = width / 2, np.diag([m, m, m * R**2 / 2])
+    x = width / 2
+    M = np.diag([m, m, m * R**2 / 2])
     y = np.sqrt(R**2 - x**2)
     rows = lambda x: np.array([[2 * x, 2 * y, 0.0], [-y / R**2, x / R**2, 1.0]])  # (3)
     metres = M, rows(x), rows(-x), np.array([y, -x, 1.0])
@@ -182,7 +189,7 @@ def _curves(positions: int, curves: dict) -> dict[str, tuple]:
 
 
 @partial(jax.jit, static_argnums=1)
-def _velocities(positions, metric, change):
+def _velocities(positions: Array, metric: Metric, change: tuple) -> Array:
     law = lambda E: laws.IntermediateGradient(E, metric, allow_energy_gain=True)
     return jax.vmap(lambda E: law(E).decide(laws.ModeChange.of(*change)).v_after)(positions)
 
@@ -221,10 +228,9 @@ def _good(data: Dataset) -> np.ndarray:
 def _figure_1(data: Dataset) -> Figure:
     fig, (ax,) = style.figure((1, 1), style.COLUMN, 2.9)
     good = _good(data)
-    rows, (mass_change, change) = data.rows.values[good], data.change.values[:, good]
-    spread = np.random.default_rng(0).uniform(
-        -0.15, 0.15, len(rows)
-    )  # so that points do not hide each other
+    rows = data.rows.values[good]
+    mass_change, change = data.change.values[:, good]
+    spread = np.random.default_rng(0).uniform(-0.15, 0.15, len(rows))  # spreads overlapping points
     groups = (
         (change < 0, change, -0.19, "v", style.GREEN, "Euclidean, loss"),
         (change > 0, change, 0.19, "^", style.ORANGE, "Euclidean, gain"),
@@ -275,8 +281,8 @@ def _figure_2(pendulum: Dataset, wheel: Dataset) -> Figure:
 
 
 def _ratios(ax: Axes, data: Dataset, labels: dict[str, str], look: dict[str, dict]) -> None:
-    """T+ / T- over E, with a circle where energy is preserved: produced for smaller E, dissipated
-    for larger."""
+    """T+ / T- over E, with a circle where energy is preserved; smaller E produce energy, larger E
+    dissipate it."""
     for name, label in labels.items():
         ratio, colour = data[name].values, look[name]["color"]
         ax.plot(data.E, ratio, label=label, **look[name])

@@ -1,8 +1,9 @@
 """Gaits of the compass walker: its return map, fixed points by Newton's method with the exact
 Jacobian, and multipliers.
 
-The return map P takes a state x = (th, u, w) just after a heel strike to that after the next one
-(`problems.compass_walker`). Its derivative is that of the rollout, event time and impulse included:
+The return map P takes the state x = (th, u, w) just after a heel strike to the state after the next
+one (`problems.compass_walker`). Its derivative, by differentiating the rollout, includes event time
+and impulse:
 
     x = P(x):    x <- x - (P'(x) - 1)^-1 (P(x) - x),    multipliers: the eigenvalues of P'(x)    (1)
 """
@@ -13,6 +14,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
 import nsdyn
 from nsdyn import integrators
@@ -26,8 +29,8 @@ ROUND_OFF = 1e-13
 
 
 class Stride(NamedTuple):
-    """The state after the next strike, when it came, whether there was one, and the derivative of
-    the state."""
+    """The state after the next strike, the time of the strike, whether there was one, and the
+    derivative of the state."""
 
     state: Any
     time: Any
@@ -36,10 +39,12 @@ class Stride(NamedTuple):
 
 
 @eqx.filter_jit
-def _along(problem: nsdyn.Problem, x, dx, step: float, t_end: float) -> Stride:
+def _along(
+    problem: nsdyn.Problem, x: Float[Array, " 3"], dx: Float[Array, " 3"], step: float, t_end: float
+) -> Stride:
     """P(x) and P'(x) dx."""
 
-    def follow(x):
+    def follow(x: Float[Array, " 3"]) -> tuple[Array, tuple[Array, Array]]:
         q, v = after_strike(x, problem.params)
         out = nsdyn.rollout(
             problem, RK4, q0=q, v0=v, step=step, t_end=t_end, save_every=16, max_events=2
@@ -52,9 +57,9 @@ def _along(problem: nsdyn.Problem, x, dx, step: float, t_end: float) -> Stride:
     return Stride(state, time, struck, slope)
 
 
-def stride(problem: nsdyn.Problem, x, step: float, t_end: float) -> Stride:
+def stride(problem: nsdyn.Problem, x: ArrayLike, step: float, t_end: float) -> Stride:
     """P(x) and P'(x), column by column from one program; t_end is long enough for one stride."""
-    # a name of its own, so that all walkers share the program
+    # one name, so that all walkers share the program
     problem = nsdyn.Problem(
         "stride",
         problem.system,
@@ -81,7 +86,7 @@ class Gait(NamedTuple):
     residual: float
 
 
-def gait(problem: nsdyn.Problem, guess, step: float, t_end: float) -> Gait:
+def gait(problem: nsdyn.Problem, guess: ArrayLike, step: float, t_end: float) -> Gait:
     """The fixed point near a guess."""
     x = np.asarray(guess, float)
     for _ in range(ITERATIONS):

@@ -8,7 +8,7 @@ energy and the momenta
 
     P = F^T M(q) v                                                                             (1)
 
-of the unlocked joints; F has a column for each of them.
+of the unlocked joints; F has one column for each.
 """
 
 from collections.abc import Callable
@@ -39,12 +39,11 @@ CAPTIONS = """\
 Joint locking of a planar 3R pendulum. After A. Mueller, section 6, figures 1 to 4; computed with nsdyn {version}.
 
 Assumed: the paper's drawing is not available, so the angle convention and the end time are ours. q1 is measured from
-the horizontal, q2 and q3 from the link before, all counter-clockwise; gravity acts along -y; t_end = {t_end:g} s.
+the horizontal, q2 and q3 from the previous link, all counter-clockwise; gravity acts along -y; t_end = {t_end:g} s.
 Method: {integrator}, step {step:g} s. Joint 2 locks at t1 = {locks[0]:g} s, joint 3 at t2 = {locks[1]:g} s.
 Where a curve jumps, the open circle is its limit from the left and the filled one its limit from the right.
 
-Figure 1. The pendulum at t = 0 and at the two locking instants, momentum-consistent run. A joint that locks at that
-instant, or is locked already, is filled.
+Figure 1. The pendulum at t = 0 and at the two locking instants, momentum-consistent run. Locked joints are filled.
 Figure 2. Locking that is not momentum-consistent: the rate of the locked joint is set to zero, the others are kept.
 a) Joint angles. b) Generalised momenta P = F^T M(q) q' of the joints that are not locked: they jump at t1 and t2.
 Figure 3. Momentum-consistent locking. a) Joint angles. b) Joint rates: all of them jump at t1, two at t2.
@@ -54,7 +53,7 @@ b) Total energy: preserved between the locking instants, lost at them.
 
 
 def run(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, step, force)
     return draw(folder)
 
@@ -63,15 +62,16 @@ def run(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Path]:
-    """Archive both runs. Data of the same settings and version are kept unless `force` is given."""
+    """Archive both runs. Data with the same settings and version are kept unless `force` is
+    given."""
     return both_laws.compute(
         folder, problems.get("three_r_pendulum"), step, ROW_INTERVAL, _variables, force
     )
 
 
 def _variables(problem: nsdyn.Problem, trajectory: nsdyn.Trajectory) -> dict[str, tuple]:
-    """Arrays over time, with two rows at each switching instant: the limits from the left and from
-    the right."""
+    """Arrays over time, with two rows at each event: the limits from the left and from the
+    right."""
     events = trajectory.events
     t, q, v, mode = with_limits(trajectory)
     p = problem.params
@@ -147,7 +147,7 @@ def _lines(ax: Axes, data: Dataset, values: np.ndarray, symbol: str) -> None:
 def _angles(ax: Axes, data: Dataset) -> None:
     _lines(ax, data, data.q.values, "q")
     ax.set_ylabel("joint angle [rad]")
-    ax.set_ylim(-5.2, 2.2)  # the same in figures 2 and 3, which are to be compared
+    ax.set_ylim(-5.2, 2.2)  # the same in figures 2 and 3, for comparison
 
 
 def _rates(ax: Axes, data: Dataset) -> None:
@@ -196,7 +196,8 @@ def _figure_1(data: Dataset, params: dict) -> Figure:
 
 def _pendulum(ax: Axes, points: np.ndarray, locked: np.ndarray, grey: str, zorder: float) -> None:
     for a, b in pairwise(points):
-        length, angle = np.hypot(*(b - a)), np.arctan2(*(b - a)[::-1])
+        length = np.hypot(*(b - a))
+        angle = np.arctan2(*(b - a)[::-1])
         ends = f"round,pad=0,rounding_size={WIDTH / 2}"
         box = FancyBboxPatch(
             (-WIDTH / 2, -WIDTH / 2), length + WIDTH, WIDTH, boxstyle=ends, mutation_aspect=1
@@ -226,7 +227,7 @@ def _ground(ax: Axes) -> None:
 
 
 def _angle_arcs(ax: Axes, points: np.ndarray) -> None:
-    """q_1 from the horizontal, q_2 and q_3 from the prolonged link before."""
+    """q_1 from the horizontal, q_2 and q_3 from the extension of the previous link."""
     links = np.diff(points, axis=0)
     angles = np.degrees(np.arctan2(links[:, 1], links[:, 0]))
     before = 0.0
@@ -239,7 +240,7 @@ def _angle_arcs(ax: Axes, points: np.ndarray) -> None:
             linewidth=0.6,
         )
         ax.add_patch(Arc(start, 1.1, 1.1, theta1=before, theta2=angle, linewidth=0.7, zorder=1))
-        beside = np.radians(before + 9)  # between the prolonged line and the link
+        beside = np.radians(before + 9)  # between the extended line and the link
         x, y = start + 0.86 * np.array([np.cos(beside), np.sin(beside)])
         ax.text(x, y, f"$q_{i + 1}$", ha="center", va="center")
         before = angle

@@ -1,15 +1,17 @@
 """Palm of a metamorphic hand: a lock, and an exchange of two locks under several laws.
 
-The loop keeps two degrees of freedom until drive 1 is locked; then one. In the exchange one is left
-before and after, and the kinetic energy is multiplied by a ratio that depends on where between the
-gradients the impulse acts, and in which metric.
+The loop has two degrees of freedom until drive 1 locks, then one. In the exchange it has one before
+and after, and the kinetic energy changes by a ratio that depends on the position of the impulse
+between the gradients, and on the metric.
 """
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from xarray import Dataset
 
@@ -35,28 +37,28 @@ CASES = {
         r"$E = \frac{1}{2}$, Euclidean metric",
     ),
 }
-ARC = 12  # pieces of an arc as it is drawn
+ARC = 12  # segments per drawn arc
 VIEW = np.array(
     [[0.4104, 0.9119, -0.0], [-0.2406, 0.1083, 0.9646], [0.8796, -0.3958, 0.2639]]
-)  # to the right, up, to the eye
+)  # right, up, towards the viewer
 EXCHANGES = tuple(name for name in CASES if name != "lock")
 
 CAPTIONS = """\
 Palm of a metamorphic hand, a spherical five-bar linkage. A. Mueller names it as an example; computed with nsdyn {version}.
 
-Assumed: no source prints numbers, so all are ours: arcs of 70, 40, 68, 112, 70 degrees, radius 0.05 m, 0.12 kg for 70 degrees
+Assumed: no source gives numbers, so all are ours: arcs of 70, 40, 68, 112, 70 degrees, radius 0.05 m, 0.12 kg for 70 degrees
 of arc, no gravity. Step h = {step:g} s.
 
 Figure 1. The palm on the unit sphere before, at and after the exchange of locks, for E = 1: base (grey), links 1 to 4 (blue,
-orange, green, pink), hinges (circles), the locked one (square), and the paths of the hinges that move (dotted). What is behind
-the sphere is pale.
+orange, green, pink), hinges (circles), the locked one (square), and the paths of the hinges that move (dotted). Parts behind
+the sphere are pale.
 Figure 2. a) Rates of the four hinges through a lock of drive 1 at t = 0.1 s. b) Kinetic energy through the exchange of the
 locks of drives 1 and 2.
 """
 
 
 def run(folder: str | Path, step: float = STEP, force: bool = False) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, step, force)
     return draw(folder)
 
@@ -65,7 +67,8 @@ def run(folder: str | Path, step: float = STEP, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, step: float = STEP, force: bool = False) -> list[Path]:
-    """Archive all runs. Data of the same settings and version are kept unless `force` is given."""
+    """Archive all runs. Data with the same settings and version are kept unless `force` is
+    given."""
     folder = Path(folder) / "data"
     for name, (event, law, _) in CASES.items():
         problem = problems.get("metamorphic_palm", event=event)
@@ -99,7 +102,8 @@ def draw(folder: str | Path) -> list[Path]:
     """Draw the archived data; returns the files written."""
     folder = Path(folder)
     found = {name: archive.read(folder / "data", name) for name in CASES}
-    runs, described = {name: data for name, (data, _) in found.items()}, found["lock"][1]
+    runs = {name: data for name, (data, _) in found.items()}
+    described = found["lock"][1]
     with style.use():
         files = style.save(_poses(runs["exchange_1"]), folder, "figure_1")
         files += style.save(_histories(runs), folder, "figure_2")
@@ -116,7 +120,9 @@ def draw(folder: str | Path) -> list[Path]:
 
 def _poses(data: Dataset) -> Figure:
     """The palm at instants before, at and after the exchange of locks."""
-    p, t, when = problems.get("metamorphic_palm").params, data.t.values, float(data.t_switch[0])
+    p = problems.get("metamorphic_palm").params
+    t = data.t.values
+    when = float(data.t_switch[0])
     poses = np.insert(data.q.values, np.searchsorted(t, when), data.q_switch.values[0], axis=0)
     lines = np.asarray(jax.vmap(lambda q: outline(q, p))(jnp.asarray(poses))) @ VIEW.T
     rows = [*np.linspace(0, np.searchsorted(t, when), 3).astype(int), len(poses) - 1]
@@ -128,9 +134,10 @@ def _poses(data: Dataset) -> Figure:
     return fig
 
 
-def _pose(ax, lines: np.ndarray, locked: int) -> None:
-    """The last of the poses, with the paths of its hinges; what is behind the sphere is pale."""
-    turn, line = np.linspace(0, 2 * np.pi, 100), lines[-1]
+def _pose(ax: Axes, lines: np.ndarray, locked: int) -> None:
+    """The last pose, with the paths of its hinges; parts behind the sphere are pale."""
+    turn = np.linspace(0, 2 * np.pi, 100)
+    line = lines[-1]
     ax.plot(np.cos(turn), np.sin(turn), color="0.8", linestyle="-", linewidth=0.6)
     for hinge in (2, 3):
         ax.plot(
@@ -155,8 +162,9 @@ def _pose(ax, lines: np.ndarray, locked: int) -> None:
     ax.axis("off")
 
 
-def _jump(ax, data: Dataset, y, before, after, **look) -> None:
-    t, when = data.t.values, float(data.t_switch[0])
+def _jump(ax: Axes, data: Dataset, y: np.ndarray, before: float, after: float, **look: Any) -> None:
+    t = data.t.values
+    when = float(data.t_switch[0])
     at = np.searchsorted(t, when - 1e-12)
     style.jumping_line(
         ax, np.insert(t, at, [when, when]), np.insert(y, at, [before, after]), **look

@@ -1,5 +1,5 @@
-"""Pantograph against a wall: what Font-Llagunes and Kovecses print beside what their mechanism
-gives (tables 2 and 3, figure 4).
+"""Pantograph against a wall: the printed values of Font-Llagunes and Kovecses and our results for
+their mechanism (tables 2 and 3, figure 4).
 
 Rigid model of table 1, in the coordinates (q_1, q_3); y' = A v and x' = B v are the rates of the
 tip across and along the wall. The velocity before the impact has the printed T_c. Then
@@ -12,8 +12,8 @@ direction of motion u = (cos gamma, sin gamma),
 
     xi = u_y^2 / ((A M^-1 A^T) u^T N u)                                                          (2)
 
-All that the paper measures is from its tables; its drawings, and so its figure 4, are not
-available: `nsdyn.problems.pantograph` says what was inferred.
+Measured values are from the tables of the paper. Its drawings, and so its figure 4, are not
+available; `nsdyn.problems.pantograph` lists what was inferred.
 """
 
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
@@ -30,6 +31,7 @@ from xarray import Dataset
 
 import nsdyn
 from nsdyn import laws, problems
+from nsdyn._types import Configuration, Matrix, Params, Scalar, Velocity
 from nsdyn.integrators import RK4, EventDriven
 from nsdyn.problems.pantograph import (
     LINKS,
@@ -70,13 +72,13 @@ PAPER = (
     Case(0.2, 90, 9.33, 0.144, 6.6e-3, 0.130, 0.98, 121.38, 0.53),
     Case(0.2, 60, 9.30, 4.54, 2.9e-3, 4.06, 0.66, 119.28, -3.94),
 )
-# What is printed of P_c^T B^T and P_a^T B^T [m], in the text and in (19), (20)
+# Printed values of P_c^T B^T and P_a^T B^T [m], from the text and (19), (20)
 PROJECTIONS = {
     0.0: ((0.0, 0.0), (-0.1027, -0.1235)),
     0.1: ((-0.0027, 0.0009), (-0.0646, -0.1392)),
     0.2: ((-0.0192, -0.0027), (-0.0510, -0.1209)),
 }
-CLOSE = 1e-3  # m, within which a printed projection counts as met
+CLOSE = 1e-3  # m, largest difference from a printed projection
 LEVELS = (0.0, 0.2, 0.4, 0.6, 0.7, 0.75, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 1.0)  # of the map
 BESIDE = 1.2  # ms between the line of an impact and the printed values
 MU = 0.03  # ours: beta / Lam of table 3 is 0.029 to 0.033 at 60 degrees
@@ -88,21 +90,21 @@ CAPTIONS = """\
 Pantograph against a wall, after J. M. Font-Llagunes and J. Kovecses; computed with nsdyn {version}. Lengths, masses and inertias
 are those of their table 1; the geometry is inferred, because the drawings are not available (see problems/pantograph.py).
 
-Figure 1. Part xi = T_c/T of the kinetic energy that an ideal impact takes, over the place of the tip, if the wall there is
-parallel to the line of the motors and the tip moves a) across it, gamma = 90 degrees, b) under gamma = 60 degrees, to the right.
+Figure 1. Fraction xi = T_c/T of the kinetic energy that an ideal impact takes, over the position of the tip, for a wall parallel to
+the line of the motors. The tip moves a) across it, gamma = 90 degrees, b) at gamma = 60 degrees, to the right.
 Circles: the experiments, with their numbers and the printed xi. Black: the mechanism at d = 0.1 m; dashed: the wall, y =
-{wall:g} m. White: not reached. The levels are not equidistant.
+{wall:g} m. White: out of reach. The levels are not equidistant.
 Figure 2. Kinetic energy of constrained motion, T_c, and of admissible motion, T_a, over an impact: rigid wall, Coulomb friction
 mu = {mu:g} (ours), step {step:g} s; later the tip may leave the wall again. Circles and squares: printed values before and after
-(table 2), beside the line of the impact. Where the mechanism is free T_c and T_a vary with the configuration, but not their sum.
+(table 2), next to the line of the impact. While the mechanism is free, T_c and T_a vary with the configuration, but not their sum.
 """
 
 TABLE = """\
-Pantograph against a wall: printed by Font-Llagunes and Kovecses (tables 2 and 3, eqs. (19), (20)) beside computed with the rigid
-model of table 1. Energies in mJ, impulses in mN s, projections in m. Speeds are such that T_c before the impact is as printed.
+Pantograph against a wall: values printed by Font-Llagunes and Kovecses (tables 2 and 3, eqs. (19), (20)) and computed with the rigid
+model of table 1. Energies in mJ, impulses in mN s, projections in m. Speeds are chosen to give the printed T_c before the impact.
 
-xi: "yes" if it rounds to the printed digits. T_a/T_c and T_a after (computed with the measured beta): averages of measurements
-are printed; "yes" within 10 %. Lam: measured against rigid.
+xi: "yes" if it rounds to the printed digits. T_a/T_c and T_a after (computed with the measured beta): the printed
+values are averages of measurements; "yes" within 10 %. Lam: measured against rigid.
 
 """
 
@@ -110,7 +112,7 @@ are printed; "yes" within 10 %. Lam: measured against rigid.
 def run(
     folder: str | Path, points: int = 361, step: float = 2e-4, force: bool = False
 ) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, points, step, force)
     return draw(folder)
 
@@ -121,7 +123,7 @@ def run(
 def compute(
     folder: str | Path, points: int = 361, step: float = 2e-4, force: bool = False
 ) -> list[Path]:
-    """Archive the six cases, the map with `points` along x, and the impacts. Data of the same
+    """Archive the six cases, the map with `points` along x, and the impacts. Data with the same
     settings and version are kept."""
     model = {"table_1": TABLE_1, "wall": WALL}
     wanted: dict[str, tuple[dict, Any]] = {
@@ -143,7 +145,7 @@ def _data(folder: str | Path) -> Path:
 
 
 @jax.jit
-def _matrices(q, p):
+def _matrices(q: Configuration, p: Params) -> tuple[Matrix, Float[Array, "2 n"]]:
     """M, and J = (B; A)."""
     return MINIMAL.mass(q, p), jax.jacfwd(tip)(q, p)
 
@@ -153,7 +155,10 @@ def report(d: float, gamma: float, T_c: float, beta: float | None = None) -> nsd
     impulse beta."""
     problem = problems.get("pantograph", d=d, gamma=gamma, distance=0.0)
     M, J = map(np.asarray, _matrices(problem.q0, problem.params))
-    v, before, A, B = np.asarray(problem.v0), np.zeros((0, 2)), J[1:], J[:1]
+    v = np.asarray(problem.v0)
+    before = np.zeros((0, 2))
+    A = J[1:]
+    B = J[:1]
     unit = nsdyn.transition_report(M, before, A, v)
     v = v * np.sqrt(T_c / unit.energy_before[1])
     after = None if beta is None else laws.NonIdeal(B, beta=[beta]).jump(M, before, A, v).v_after
@@ -200,11 +205,12 @@ def _params() -> dict[str, Any]:
 
 
 @jax.jit
-def _xi(point, p):
-    """(2) at 90 and 60 degrees; NaN where the tip does not reach. In all angles, so that no
-    assembly is left out."""
+def _xi(point: Float[Array, " 2"], p: Params) -> Float[Array, " 2"]:
+    """(2) at 90 and 60 degrees; NaN outside the workspace. In all four angles, so that every
+    assembly is included."""
     q = reached(point, p)
-    G, J = jax.jacfwd(loop)(q, 0.0, p), jax.jacfwd(tip_of_links)(q, p)
+    G = jax.jacfwd(loop)(q, 0.0, p)
+    J = jax.jacfwd(tip_of_links)(q, p)
     M = LINKS.mass(q, p)
     kkt = jnp.block([[M, G.T], [G, jnp.zeros((2, 2))]])
     mobility = (
@@ -229,7 +235,8 @@ def _map(points: int) -> dict[str, tuple]:
 
 def _impacts(step: float) -> dict[str, tuple]:
     """T_c and T_a on the grid and at the two limits of the impact."""
-    law, runs = laws.NonIdeal(tangent, mu=MU), []
+    law = laws.NonIdeal(tangent, mu=MU)
+    runs = []
     for d, gamma, T_c_before, *_ in PAPER:
         problem = problems.get("pantograph", d=d, gamma=gamma, distance=0.0)
         at_wall = report(d, gamma, T_c_before / 1e3)
@@ -262,10 +269,14 @@ def _impacts(step: float) -> dict[str, tuple]:
 
 
 @jax.jit
-def _split(q, v, p):
-    def one(q, v):
-        M, J = MINIMAL.mass(q, p), jax.jacfwd(tip)(q, p)
-        rate, mobility = J[1] @ v, J[1] @ jnp.linalg.solve(M, J[1])
+def _split(
+    q: Float[Array, "samples n"], v: Float[Array, "samples n"], p: Params
+) -> tuple[Array, Array]:
+    def one(q: Configuration, v: Velocity) -> tuple[Scalar, Scalar]:
+        M = MINIMAL.mass(q, p)
+        J = jax.jacfwd(tip)(q, p)
+        rate = J[1] @ v
+        mobility = J[1] @ jnp.linalg.solve(M, J[1])
         T_c = 0.5 * rate**2 / mobility
         return T_c, 0.5 * v @ M @ v - T_c
 
@@ -291,7 +302,7 @@ def draw(folder: str | Path) -> list[Path]:
 
 
 def agreement(data: Dataset) -> list[tuple[bool, bool, bool]]:
-    """For each case whether xi, T_a/T_c and T_a after agree with what is printed."""
+    """For each case, whether xi, T_a/T_c and T_a after agree with the printed values."""
     near = lambda found, printed: bool(abs(found / printed - 1) <= 0.1)
     rows = zip(PAPER, data.xi.values, data.T_a.values, data.T_a_after.values, strict=True)
     return [(round(x, 2) == p.xi, near(a, p.T_a), near(b, p.T_a_after)) for p, x, a, b in rows]
@@ -333,8 +344,8 @@ def _projection_table(data: Dataset) -> str:
             numbers = [f"{x:.4f}" for x in (*values, *(_zero(x) for x in found), *off)]
             rows.append([name, f"{d:g}", *numbers, f"no, component {wrong}" if wrong else "yes"])
     notes = (
-        f'\n"yes": both components within {CLOSE:g} m. The sum of both projections is B^T, which depends on the geometry alone:\n'
-        "no masses mend the second components at d = 0, where symmetry makes both components of B "
+        f'\n"yes": both components within {CLOSE:g} m. The sum of both projections is B^T, which depends only on the geometry:\n'
+        "no masses would change the second components at d = 0, where symmetry makes both components of B "
         "equal, and at d = 0.2.\n"
     )
     return table(head, rows) + notes
@@ -369,11 +380,10 @@ def _figure_1(data: Dataset) -> Figure:
 
 
 def _margin(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """How far inside the workspace a place is; negative outside."""
-    shift, (near, far) = (
-        TABLE_1["l5"] / 2,
-        (TABLE_1["l2"] - TABLE_1["l1"], TABLE_1["l2"] + TABLE_1["l1"]),
-    )
+    """How far a point is inside the workspace; negative outside."""
+    shift = TABLE_1["l5"] / 2
+    near = TABLE_1["l2"] - TABLE_1["l1"]
+    far = TABLE_1["l2"] + TABLE_1["l1"]
     reach = np.stack([np.hypot(x[None, :] - side, y[:, None]) for side in (shift, -shift)])
     return np.minimum(far - reach.max(axis=0), reach.min(axis=0) - near)
 
@@ -409,7 +419,8 @@ def _experiments(ax: Axes, gamma: int) -> None:
 def _figure_2(data: Dataset) -> Figure:
     fig, axes = style.figure((2, 3), style.DOUBLE, 3.9)
     for i, case in enumerate(PAPER):
-        ax, t = axes[3 * (i % 2) + i // 2], 1e3 * data.t.values[i]
+        ax = axes[3 * (i % 2) + i // 2]
+        t = 1e3 * data.t.values[i]
         left = int(np.flatnonzero(np.diff(t) == 0)[0])
         for name, k, printed in (
             ("T_c", 0, (case.T_c, case.T_c_after)),

@@ -1,20 +1,21 @@
 """Wheel over a pothole with the nonsmooth generalized-alpha scheme (Patil and Bruls, last result
 slide).
 
-The wheel rolls on the road, turns about the near edge of the hole, then about its far edge, and
-rolls on. Only half-way between the edges its velocity jumps. With the impulse along the gradient at
+The wheel rolls on the road, turns about the near edge of the hole, then about the far edge, and
+rolls on. Its velocity jumps only half-way between the edges. With the impulse along the gradient at
 position E between those before and after, in the mass metric,
 
-    omega+ = omega- cos(E th)/cos((1 - E) th),  cos th = (I + m R^2 cos 2 psi)/J,  sin psi = l_p/(2 R)  (1)
+    omega+ = omega- cos(E th)/cos((1 - E) th),  cos th = (I + m R^2 cos 2 psi)/J,  sin psi = l_p/(2
+    R)  (1)
 
 with J = I + m R^2. As the wheel turns about its contact point throughout, the speed v after the
 hole follows from the energy,
 
-    omega_m^2 = (v_0/R)^2 + 2 m g R (1 - cos psi)/J,  (v/R)^2 = r^2 omega_m^2 - 2 m g R (1 - cos psi)/J  (2)
+    omega_m^2 = (v_0/R)^2 + 2 m g R (1 - cos psi)/J,  (v/R)^2 = r^2 omega_m^2 - 2 m g R (1 - cos
+    psi)/J  (2)
 
-where r is the ratio (1). Reactions are shown as forces on the wheel, -G^T lam, impulses as -D^T
-Lam, where D are the directions in which the law lets them act: lam and Lam themselves depend on how
-the constraints are scaled.
+where r is the ratio (1). Reactions are shown as forces on the wheel, -G^T lam, and impulses as -D^T
+Lam with the directions D of the law, because lam and Lam depend on the scaling of the constraints.
 """
 
 from pathlib import Path
@@ -48,26 +49,26 @@ WHEEL = {
 }  # ours
 POSITIONS = (1.0, 0.75, 0.5)
 LABELS = {1.0: "$E = 1$", 0.75: r"$E = \frac{3}{4}$", 0.5: r"$E = \frac{1}{2}$"}
-MIDDLE = 1  # of the three switches, the one half-way between the edges
-DEPTH = 0.1  # of the hole as it is drawn; the wheel never meets its bottom
+MIDDLE = 1  # the event half-way between the edges, of three
+DEPTH = 0.1  # of the drawn hole; the wheel never reaches its bottom
 
 CAPTIONS = """\
 Wheel over a pothole under NSGA (three-level). After the last result slide of I. Patil and O. Bruls; computed with
 nsdyn {version}.
 
-Assumed: the slides print no numbers, so all of them are ours: R = {R:g} m, m = {m:g} kg, I = {I:g} kg m2, hole from l = {l:g} m
+Assumed: the slides give no numbers, so all of them are ours: R = {R:g} m, m = {m:g} kg, I = {I:g} kg m2, hole from l = {l:g} m
 of width l_p = {lp:g} m, v0 = {v0:g} m/s, g = {g:g} m/s2, rho_inf = {rho:g}. Step h = {step:g} s, Newton tolerance {newton:g}.
-G_E is interpolated in the mass metric; E = 1 is G_E = G+, as on the slide, E = 1/2 preserves energy, under NSGA up to an
-error of the order h. t1, t2, t3 are the times at which the run with E = 1 passes the near edge, the middle and the far
-edge. Open circles are limits from the left, filled ones from the right. The constraints are bilateral, as on the slides:
-a reaction that pulls the wheel to the edge (a negative vertical force) is allowed, and a wheel on a road that cannot
-pull would lift off there.
+G_E is interpolated in the mass metric; E = 1 is G_E = G+, as on the slide; E = 1/2 preserves energy, with NSGA up to an
+error of order h. t1, t2, t3 are the times at which the run with E = 1 passes the near edge, the middle and the far
+edge. Open circles are limits from the left, filled circles from the right. The constraints are bilateral, as on the slides:
+the reaction may pull the wheel towards the edge (a negative vertical force); on a road that cannot pull the wheel
+would lift off there.
 
 Figure 1. The wheel at t1, t2, t3 (thick), before and after, with the path of its centre (dashed), for E = 1.
 Figure 2. a) Path of the centre. b), c), d) Velocities; they jump at t2 only. e) Total energy. f) Vertical reaction
 force on the wheel; it jumps with the curvature of the path.
 Figure 3. a) Horizontal reaction force on the wheel. b) Impulse of the reaction on the wheel at t2: horizontal, vertical, and
-its moment about the centre divided by R. With E = 1/2 it is vertical, in the direction that halves the corner.
+its moment about the centre divided by R. With E = 1/2 it is vertical, along the bisector of the corner.
 """
 
 TABLE = """\
@@ -78,7 +79,7 @@ lost there. "exact" is the closed form. Parameters are ours; see captions.txt.
 
 
 def run(folder: str | Path, step: float = 1e-3, force: bool = False) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, step, force)
     return draw(folder)
 
@@ -87,7 +88,7 @@ def run(folder: str | Path, step: float = 1e-3, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, step: float = 1e-3, force: bool = False) -> list[Path]:
-    """Archive a run for each E. Data of the same settings and version are kept unless `force` is
+    """Archive a run for each E. Data with the same settings and version are kept unless `force` is
     given."""
     integrator = SCHEMES["nsga"].integrator
     files = []
@@ -135,7 +136,7 @@ def _psi() -> float:
 
 
 def _variables(problem: nsdyn.Problem, run: nsdyn.Trajectory) -> dict[str, tuple]:
-    """Rows on the grid, and beside them the switches."""
+    """Samples on the grid, and the events."""
     p, events = problem.params, run.events
     model = problem.model(p)
     gradient = jax.jit(jax.vmap(lambda point: model.jacobian(point, p)))
@@ -195,7 +196,7 @@ def draw(folder: str | Path) -> list[Path]:
 
 
 def measured(run: Dataset) -> tuple[float, float, float]:
-    """omega+/omega-, the speed after the hole and the energy lost, of a run."""
+    """omega+/omega-, the speed after the hole and the energy lost in a run."""
     turned = run.v_after.values[MIDDLE, 2] / run.v_before.values[MIDDLE, 2]
     return (
         float(turned),
@@ -215,13 +216,15 @@ def _table(runs: dict[float, Dataset]) -> str:
 
 def _poses(data: Dataset) -> Figure:
     fig, (ax,) = style.figure((1, 1), style.DOUBLE, 2.8)
-    p, q = {key: jnp.asarray(value) for key, value in WHEEL.items()}, data.q.values
+    p = {key: jnp.asarray(value) for key, value in WHEEL.items()}
+    q = data.q.values
     length = float(q[-1, 0] + WHEEL["R"] + 0.05)
     road = np.array(ground(p, length, DEPTH))
     road[0, 0] -= 0.05
     ax.fill_between(road[:, 0], road[:, 1], -0.2, color="0.88", linewidth=0)
     ax.plot(*road.T, color="black", linestyle="-", linewidth=1.0)
-    passes, last = np.searchsorted(data.t.values, data.t_switch.values), len(q) - 1
+    passes = np.searchsorted(data.t.values, data.t_switch.values)
+    last = len(q) - 1
     for k in (0, passes[0] // 2, (passes[2] + last) // 2, last):
         _wheel(ax, q[k], p, color=style.GREY, linestyle="-", linewidth=0.5)
     for k, pose in enumerate(data.q_switch.values):
@@ -246,9 +249,10 @@ def _wheel(ax: Axes, pose: np.ndarray, p: dict, **look: Any) -> None:
 def _with_jumps(
     data: Dataset, rows: np.ndarray, before: np.ndarray, after: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows with the two limits put in at the middle, where alone there is a jump."""
-    t, when = data.t.values, float(data.t_switch[MIDDLE])
-    at = np.searchsorted(t, when - 1e-12)  # the row at the switch holds the state after it
+    """Rows with both limits inserted at the middle, the only jump."""
+    t = data.t.values
+    when = float(data.t_switch[MIDDLE])
+    at = np.searchsorted(t, when - 1e-12)  # a sample at the event holds the state after it
     return np.insert(t, at, [when, when]), np.insert(rows, at, [before[MIDDLE], after[MIDDLE]])
 
 
@@ -286,7 +290,7 @@ def _histories(runs: dict[float, Dataset]) -> Figure:
 
 
 def _force(ax: Axes, data: Dataset, component: int, **look: Any) -> None:
-    """The reaction jumps with the curvature of the path: no line across a switch."""
+    """The reaction jumps with the curvature of the path, so no line crosses an event."""
     breaks = np.flatnonzero(np.diff(data.mode.values)) + 1
     ax.plot(
         np.insert(data.t.values, breaks, np.nan),

@@ -7,7 +7,7 @@ joint to zero. Shown are, in motor coordinates, the rates, the angles and the mo
 
     P = M(q) v                                                                                 (1)
 
-of the unlocked motors, and where the arm halts.
+of the unlocked motors, and where the arm stops.
 """
 
 from collections.abc import Callable
@@ -40,28 +40,28 @@ Joint locking of a 6R robot (Staubli RX130L, surrogate parameters). After A. Mue
 with nsdyn {version}.
 
 Surrogate parameters: the source publishes neither the inertia parameters nor the initial state, so these figures show the
-behaviour, not the numbers, of the paper. See the description of the problem rx130l for where each number comes from. Only
-the gear ratio (100) and the lock times are those of the source. The motors are off, the wrist is free.
+behaviour, not the numbers, of the paper. The description of the problem rx130l gives the origin of each number. Only
+the gear ratio (100) and the lock times are from the source. The motors are off, the wrist is free.
 Method: {integrator}, step {step:g} s. Joints 1, 2, 3 lock at t1 = {locks[0]:g} s, t2 = {locks[1]:g} s, t3 = {locks[2]:g} s.
 Where a curve jumps, the open circle is its limit from the left and the filled one its limit from the right.
 
 Figure 6. Locking that is not momentum-consistent (surrogate parameters). a) Generalised momenta P = M(q) q' of the motors that
-are not locked: they jump. b) Motor rates: only that of the joint that locks changes.
+are not locked: they jump. b) Motor rates: only the rate of the locking joint changes.
 Figure 7. Momentum-consistent locking (surrogate parameters). a) Generalised momenta: continuous until the joint itself locks.
-b) Motor rates: those of the free joints jump at every lock.
-Figure 8. Motor angles (surrogate parameters). a) Momentum-consistent locking. b) Locking that is not. The arm halts elsewhere.
-Figure 9. The arm at the start (grey) and where it halts with (blue) and without (orange) momentum balance, a) from the side,
+b) Motor rates: free joints jump at every lock.
+Figure 8. Motor angles (surrogate parameters). a) Momentum-consistent locking. b) Locking that is not: the arm stops elsewhere.
+Figure 9. The arm at the start (grey) and where it stops with (blue) and without (orange) momentum balance, a) from the side,
 b) from above (surrogate parameters). Filled joints are locked. The dashed lines are the paths of the flange.
 """
 
 TABLE = """\
-Where the arm of the 6R robot halts (surrogate parameters): joint angles in degrees, flange in m.
+Where the arm of the 6R robot stops (surrogate parameters): joint angles in degrees, flange in m.
 
 """
 
 
 def run(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, step, force)
     return draw(folder)
 
@@ -70,7 +70,8 @@ def run(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Path]:
-    """Archive both runs. Data of the same settings and version are kept unless `force` is given."""
+    """Archive both runs. Data with the same settings and version are kept unless `force` is
+    given."""
     return both_laws.compute(folder, problems.get("rx130l"), step, ROW_INTERVAL, _variables, force)
 
 
@@ -134,7 +135,7 @@ def _momenta_and_rates(runs: dict[str, Dataset], name: str) -> Figure:
     fig, axes = style.figure((1, 2), style.DOUBLE, 2.6)
     _panels(axes, (runs[name], runs[name]), (_momenta, _rates))
     for ax, variable in zip(axes, ("P", "v"), strict=True):
-        ax.set_ylim(*_range(runs, variable))  # figures 6 and 7 are to be compared
+        ax.set_ylim(*_range(runs, variable))  # the same in figures 6 and 7
     fig.suptitle(f"RX130L with surrogate parameters, {TITLES[name]}", fontsize=8)
     return fig
 
@@ -220,8 +221,8 @@ def _halts(runs: dict[str, Dataset]) -> Figure:
 
 
 def halts(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Joint angles of the arm in degrees and the position of the flange when the last joint has
-    locked."""
+    """The joint angles of the arm, in degrees, and the position of the flange after the last
+    lock."""
     last = int(np.flatnonzero(data.mode.values == ARM)[0])
     return np.degrees(data.q.values[last, :ARM] / RATIO), data.tip.values[last]
 

@@ -1,15 +1,15 @@
-"""Where a robot ends after an emergency stop, over initial speeds and brake torques, by the law of
-locking; surrogate parameters.
+"""Where a robot ends up after an emergency stop, for initial speeds, brake torques and two laws;
+surrogate parameters.
 
 The robot of `emergency_stop`, with brakes that catch a joint at the motor rate c. All initial rates
-are a times, all brake torques b times those of the problem. At the end of each stop, x the position
-of the flange in the world,
+are multiplied by a, all brake torques by b. At the end of each stop, with the position x of the
+flange in the world,
 
     d = |x_end - x_0|,   e = |x_end(ZeroVelocity) - x_end(MuellerTransition)|                    (1)
 
-d is how far the flange travels with momentum-consistent locking, e how wrong its place is found
-without. With c = 0, brakes that only rub, no impulse acts and e = 0. One of the stops, (a, b) =
-SHOWN, is kept in full, for figures and for a moving picture.
+d is the distance that the flange travels with momentum-consistent locking, e the error of its
+position without it. For c = 0 brakes only rub, no impulse acts and e = 0. One stop, (a, b) = SHOWN,
+is kept in full, for figures and an animation.
 """
 
 from pathlib import Path
@@ -17,6 +17,8 @@ from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
+from xarray import Dataset
 
 import nsdyn
 from nsdyn import Solution, integrators, laws, problems
@@ -40,22 +42,22 @@ CAPTIONS = """\
 Emergency stops of a 6R robot (Staubli RX130L, surrogate parameters); computed with nsdyn {version}.
 
 Surrogate parameters: lengths, masses, rotors, brake torques and initial rates are assumed; see the descriptions of the
-problems rx130l and emergency_stop. The motors are off. Each brake rubs, catches its joint when its motor has slowed down to
-{catch:g} rad/s (assumed) and holds it from then on. The impulse of catching acts on all joints (momentum-consistent) or, wrongly,
-on the caught joint alone (not momentum-consistent). Brakes that only rub need no impulse, and then both agree.
+problems rx130l and emergency_stop. The motors are off. Each brake rubs, then catches its joint when the motor has slowed down to
+{catch:g} rad/s (assumed), and holds it. The impulse of catching acts on all joints (momentum-consistent) or, wrongly,
+on the caught joint only (not momentum-consistent). For brakes that only rub there is no impulse, and both agree.
 Method: {integrator}, step {step:g} s. {count} stops with each law; {lost} of them did not come to rest within {t_end:g} s.
 
-Figure 1. Maps over initial speed and brake torque, relative to those of the problem (surrogate parameters). a) Distance
-between where the flange was when the brakes came on and where it ends, momentum-consistent. b) Distance between where it ends
-with momentum-consistent locking and without. Across an orange line the order changes in which the joints lock, in b) with
-one of the laws, and what is wrong may jump. The cross is the stop of the other figures.
-Figure 2. The robot when the brakes come on (grey) and where it ends, with and without momentum balance (surrogate
+Figure 1. Maps over initial speed and brake torque, relative to those of the problem (surrogate parameters). a) Distance of
+the end position of the flange from its position when the brakes engage, momentum-consistent. b) Distance between the end
+positions with and without momentum-consistent locking. At an orange line the order in which joints lock changes, in b) with
+one of the laws, and the error may jump. The cross is the stop of the other figures.
+Figure 2. The robot when the brakes engage (grey) and at the end, with and without momentum balance (surrogate
 parameters). a) From the side, b) from above. Dashed: paths of the flange. All joints are held at the end. Inset: the two
-ends of the flange, five times enlarged.
+end positions of the flange, enlarged five times.
 Figure 3. The same stops (surrogate parameters). a) Rates of the motors of the arm; solid: momentum-consistent, dotted: not.
 b) Total energy: it never increases with momentum-consistent locking.
 stop.gif. The same stops, {slower:g} times slower than in reality (surrogate parameters); a joint is filled while it is held,
-shoulder and elbow, where two joints coincide, while one of them is.
+shoulder and elbow, where two joints coincide, while either is held.
 """
 
 TABLE = """\
@@ -68,7 +70,7 @@ Emergency stops of a 6R robot (surrogate parameters), {count} pairs of initial s
 def run(
     folder: str | Path, step: float = 1e-2, force: bool = False, grid: tuple[int, int] = GRID
 ) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, step, force, grid)
     return draw(folder)
 
@@ -79,7 +81,7 @@ def run(
 def compute(
     folder: str | Path, step: float = 1e-2, force: bool = False, grid: tuple[int, int] = GRID
 ) -> list[Path]:
-    """Archive a sweep and one whole stop for each law. Data of the same settings and version are
+    """Archive a sweep and one whole stop for each law. Data with the same settings and version are
     kept unless `force`."""
     problem = problems.get("emergency_stop", catch=CATCH, t_end=T_END)
     files = []
@@ -106,9 +108,11 @@ def _data(folder: str | Path) -> Path:
     return Path(folder) / "data"
 
 
-def _changed(problem: nsdyn.Problem, speed, torque) -> tuple[dict, np.ndarray]:
-    """params and v0 with this part of the speed and of the torques; one number each, or arrays for
-    a sweep."""
+def _changed(
+    problem: nsdyn.Problem, speed: ArrayLike, torque: ArrayLike
+) -> tuple[dict, np.ndarray]:
+    """params and v0 with speed and torques multiplied by these factors; numbers, or arrays for a
+    sweep."""
     each = lambda part, whole: np.asarray(part)[..., None] * np.asarray(whole)
     return problem.params | {"brake": each(torque, problem.params["brake"])}, each(
         speed, problem.v0
@@ -118,7 +122,7 @@ def _changed(problem: nsdyn.Problem, speed, torque) -> tuple[dict, np.ndarray]:
 def _map(
     problem: nsdyn.Problem, law: laws.AbstractLaw, settings: dict[str, Any]
 ) -> dict[str, tuple]:
-    """Ends of the stops over torques x speeds."""
+    """The end of each stop, over torques x speeds."""
     shape = (len(settings["torques"]), len(settings["speeds"]))
     torque, speed = (
         x.ravel() for x in np.meshgrid(settings["torques"], settings["speeds"], indexing="ij")
@@ -160,7 +164,8 @@ def _map(
 
 
 def lock_order(out: Solution) -> np.ndarray:
-    """For each trajectory the number of the event at which each joint was held for good."""
+    """For each trajectory, the number of the event at which each joint stopped for the last
+    time."""
     held = (out.events.mode_after == HELD) & (out.events.mode_before != HELD)
     filled = np.arange(held.shape[1]) < out.events.count[:, None]
     numbers = np.arange(held.shape[1])[None, :, None]
@@ -233,8 +238,9 @@ def draw(folder: str | Path) -> list[Path]:
     return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", numbers)]
 
 
-def _table(right, wrong) -> str:
-    distance, error = stopping_figures.distance(right), stopping_figures.error(right, wrong)
+def _table(right: Dataset, wrong: Dataset) -> str:
+    distance = stopping_figures.distance(right)
+    error = stopping_figures.error(right, wrong)
     rows = [
         [
             "distance of the flange, m",

@@ -6,14 +6,14 @@ with z = x - l,
 
     g = (1 - s(z)) g_1 + s(z) g_2,    g_1 = y,    g_2 = y - a (x - l)                            (1)
 
-where s is the Heaviside step. With the impulse along the gradient at position E between that before
-and that after the corner, the exact motion is, tau = t - t_s after the corner and s along the
+where s is the Heaviside step. With the impulse along the gradient at position E between before (0)
+and after (1) the corner, the exact motion after the corner is, with tau = t - t_s and s along the
 slope,
 
     s(tau) = u tau - g sin(th) tau^2/2,    u = v_0 cos(E th)/cos((1 - E) th)                     (2)
 
-Residuals are those of the constraint of the current mode. The one at acceleration level belongs to
-the reaction lam that a scheme reports,
+Residuals are those of the constraint of the current mode; at acceleration level with the reaction
+lam that a scheme reports,
 
     G v' + gamma,    v' = M^-1 (f - G^T lam)                                                     (3)
 
@@ -22,9 +22,10 @@ the speed
 
     u_2 = u + v_0 (1/k - 1) sin(th) tan((1 - E) th),    k = gamma (1 - af)/(1 - am)              (4)
 
-whatever the step.
+for any step.
 """
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from nsdyn import laws, problems
 from nsdyn._repr import settings_text
 from nsdyn.analysis.residuals import residuals
 from nsdyn.integrators._alpha import alpha
+from nsdyn.laws import AbstractLaw
 from nsdyn.problems.point_on_track import SHAPES
 from nsdyn.studies.lib import archive, switching_figures
 from nsdyn.studies.lib.schemes import NEWTON, RHO_INF, SCHEMES, plain, table, write
@@ -48,9 +50,9 @@ TRACK = {
     "v0": 4.0,
     "g": 9.81,
     "t_end": 0.5,
-}  # ours: the slides print no numbers
-# Of a step, at which the corner falls; at 0.5 index 3 happens to get the normal velocity nearly
-# right
+}  # ours: the slides give no numbers
+# Fraction of a step at which the corner is reached; at 0.5 the normal velocity of index 3 happens
+# to be nearly right
 PHASE = 0.25
 PHASES = np.linspace(0.04, 0.96, 24)
 SLIDES = ("index_3", "index_2", "index_1", "nsga")
@@ -62,36 +64,36 @@ CAPTIONS = """\
 Particle on a track with a switching constraint. After the result slides of I. Patil and O. Bruls; computed with
 nsdyn {version}.
 
-Assumed: the slides print no numbers, so all of them are ours: m = {m:g} kg, slope a = {a:g}, corner at l = {l:g} m,
-v0 = {v0:g} m/s, g = {g:g} m/s2, t_end = {t_end:g} s, rho_inf = {rho:g}. The start is chosen so that the corner falls at the
-part {phase:g} of a step. Every scheme has the step h = {step:g} s and the Newton tolerance {newton:g}. "Exact" is the
+Assumed: the slides give no numbers, so all of them are ours: m = {m:g} kg, slope a = {a:g}, corner at l = {l:g} m,
+v0 = {v0:g} m/s, g = {g:g} m/s2, t_end = {t_end:g} s, rho_inf = {rho:g}. The start is chosen so that the corner is reached at
+the fraction {phase:g} of a step. Every scheme has the step h = {step:g} s and the Newton tolerance {newton:g}. "Exact" is the
 closed-form solution.
 
-Figure 1. The Heaviside step and its smooth approximations (1 + tanh(sigma x))/2. The step is used as it is, without
+Figure 1. The Heaviside step and its smooth approximations (1 + tanh(sigma x))/2. The step itself is used, without
 smoothing.
-Figure 2. The switching function shapes the constraint manifold (thick lines) that is made of the same two constraints
+Figure 2. The switching function shapes the constraint manifold (thick lines) of the same two constraints
 g1 = y and g2 = y - a (x - l). a) z = x - l: a ramp. b) z = y - a (x - l)/2: a wedge on x > l.
-Figure 3. G_E = G+ under the three classical schemes and NSGA. a) Path; the inset enlarges the corner and has a marker
-for each step. b), c) Velocity. d) Energy, of which the corner takes a part. Index 1 does not notice the corner and
-leaves the track. Index 2 follows it beside the track, with the right speed. Index 3 stays on the track, with velocities
-that ring. NSGA is on the track with the right velocity from the first step on; it notices the corner at the end of the
-step in which it lies, which is the error that is left.
-Figure 4. Residuals of the same runs, above as they are, below by magnitude (what is below 1e-17 is shown there).
-a), d) Position level: index 1 drifts linearly, index 2 keeps a gap of the order h.
-b), e) Velocity level: index 1 keeps G+ v-, index 3 rings and calms down no faster than rho_inf^n in n steps. c) Reaction
-lam and f) residual G v' + gamma of the acceleration that goes with it: the classical schemes of index 2 and 3 make the
-impulse of forces of the order 1/h, and these ring.
-Figure 5. The choice of G_E: E = 1 (dissipates) and E = 1/2 (preserves energy), a) to c) under index 2, d) to f) under
+Figure 3. G_E = G+ with the three classical schemes and NSGA. a) Path; the inset enlarges the corner, with a marker for
+each step. b), c) Velocity. d) Energy; the corner takes part of it. Index 1 does not detect the corner and leaves the
+track. Index 2 runs parallel to the track, with the right speed. Index 3 stays on the track, but its velocity rings. NSGA is
+on the track with the right velocity from the first step on; its only error is that it detects the corner at the end of
+the step.
+Figure 4. Residuals of the same runs, above with sign, below by magnitude (at least 1e-17).
+a), d) Position level: index 1 drifts linearly, index 2 keeps a gap of order h.
+b), e) Velocity level: index 1 keeps G+ v-, index 3 rings and decays no faster than rho_inf^n in n steps. c) Reaction
+lam and f) residual G v' + gamma of the acceleration that goes with it: the classical schemes of index 2 and 3 represent the
+impulse by forces of order 1/h, which ring.
+Figure 5. The choice of G_E: E = 1 (dissipates) and E = 1/2 (preserves energy), a) to c) with index 2, d) to f) with
 NSGA. a), d) Paths; the markers are at t_end. b), e) Speed. c), f) Energy. Index 2 with E = 1/2 leaves the corner too fast,
 by an amount that does not depend on the step; it gains energy. In runs without gravity the speed is multiplied by
-{ratio:.6f} (closed formula {formula:.6f}; right would be 1), under NSGA by {nonsmooth:.6f}.
-Figure 6. Kinetic energy after the corner over that before, for E = 1/2 without gravity and for all places of the corner
-within a step. Right is 1. With index 3 it is a matter of chance: the impact law cannot be represented.
+{ratio:.6f} (closed formula {formula:.6f}; correct is 1), with NSGA by {nonsmooth:.6f}.
+Figure 6. Ratio of kinetic energies after and before the corner, for E = 1/2 without gravity and for all positions of the
+corner within a step. The correct value is 1. With index 3 the result is arbitrary: it cannot represent the impact law.
 """
 
 TABLE = """\
 Residuals after the corner and error of the energy at t_end, point on track with G_E = G+; every scheme with h = {step:g} s
-and Newton tolerance {newton:g}. "most" is the largest value of all rows from the switch on, "end" that at t_end. Levels: position
+and Newton tolerance {newton:g}. "most" is the largest value from the event on, "end" the value at t_end. Levels: position
 g in m, velocity G v in m/s, acceleration G v' + gamma in m/s2, with the v' = M^-1 (f - G^T lam) of the reaction reported. Energy:
 difference to the exact energy after the corner, relative to the energy at the start. Parameters are ours; see captions.txt.
 
@@ -99,9 +101,9 @@ difference to the exact energy after the corner, relative to the energy at the s
 
 
 def run(
-    folder: str | Path, step: float = 1e-2, force: bool = False, schemes=COMPARED
+    folder: str | Path, step: float = 1e-2, force: bool = False, schemes: Iterable[str] = COMPARED
 ) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, step, force, schemes)
     return draw(folder)
 
@@ -110,10 +112,10 @@ def run(
 
 
 def compute(
-    folder: str | Path, step: float = 1e-2, force: bool = False, schemes=COMPARED
+    folder: str | Path, step: float = 1e-2, force: bool = False, schemes: Iterable[str] = COMPARED
 ) -> list[Path]:
     """Archive the geometry, the runs of each scheme (at least index_2 and nsga) and the table of
-    them. Data of the same settings and version are kept unless `force` is given."""
+    them. Data with the same settings and version are kept unless `force` is given."""
     data = Path(folder) / "data"
     common = {"track": TRACK, "step": step, "phase": PHASE, "newton": NEWTON}
     made = [_archived(data, "geometry", {"track": TRACK, "sigmas": SIGMAS}, _geometry, force)]
@@ -130,14 +132,14 @@ def compute(
     return made
 
 
-def _archived(data: Path, name: str, settings: dict, make, force: bool) -> Path:
+def _archived(data: Path, name: str, settings: dict, make: Callable, force: bool) -> Path:
     if force or not archive.exists(data, name, settings):
         archive.write(data, name, make(), settings)
     return data / f"{name}.nc"
 
 
 def start(step: float, phase: float) -> float:
-    """x_0 for which the corner falls at this part of a step."""
+    """x_0 for which the corner is reached at this fraction of a step."""
     whole = np.floor(TRACK["l"] / (TRACK["v0"] * step))
     return TRACK["l"] - TRACK["v0"] * step * (whole + phase)
 
@@ -149,7 +151,8 @@ def speed_after(E: float) -> float:
 
 def index_2_ratio(E: float) -> float:
     """u_2/v_0 of (4)."""
-    c, th = alpha(RHO_INF), np.arctan(TRACK["a"])
+    c = alpha(RHO_INF)
+    th = np.arctan(TRACK["a"])
     return speed_after(E) / TRACK["v0"] + float(1 / (c.gamma * c.k) - 1) * np.sin(th) * np.tan(
         (1 - E) * th
     )
@@ -159,10 +162,14 @@ def exact(
     t: np.ndarray, x0: float, E: float = 1.0, gravity: float = TRACK["g"]
 ) -> tuple[np.ndarray, np.ndarray]:
     """q and v of (2), shape (rows, 2); a row at t_s holds the state after the corner."""
-    l, v0, th = TRACK["l"], TRACK["v0"], np.arctan(TRACK["a"])
+    l = TRACK["l"]
+    v0 = TRACK["v0"]
+    th = np.arctan(TRACK["a"])
     tau = (t - (l - x0) / v0)[:, None]
-    u, a = speed_after(E), gravity * np.sin(th)
-    along, up = np.array([1.0, 0.0]), np.array([np.cos(th), np.sin(th)])
+    u = speed_after(E)
+    a = gravity * np.sin(th)
+    along = np.array([1.0, 0.0])
+    up = np.array([np.cos(th), np.sin(th)])
     corner = np.array([l, 0.0])
     before = tau < 0
     q = np.where(before, corner + v0 * tau * along, corner + (u * tau - a * tau**2 / 2) * up)
@@ -170,8 +177,8 @@ def exact(
 
 
 def _geometry() -> dict[str, tuple]:
-    """The step and its approximations; for both switching functions which points of the two lines
-    satisfy g = 0."""
+    """The step and its approximations; for both switching functions, the points of the two lines
+    with g = 0."""
     x = np.linspace(-1.0, 1.0, 401)
     smooth = [(1 + np.tanh(sigma * x)) / 2 for sigma in SIGMAS]
     p = {name: jnp.asarray(TRACK[name]) for name in ("a", "l")}
@@ -193,9 +200,8 @@ def _geometry() -> dict[str, tuple]:
     }
 
 
-def _law(name: str, E: float):
-    """E is a traced number of the general law; where it is always 1 the simple law compiles
-    faster."""
+def _law(name: str, E: float) -> AbstractLaw:
+    """The general law, with E traced, or for E = 1 the simple law, which compiles faster."""
     return laws.IntermediateGradient(E) if name in SLIDES else laws.PostSwitchGradient()
 
 
@@ -209,8 +215,8 @@ def _simulate(
 
 
 def _runs(name: str, step: float) -> dict[str, tuple]:
-    """The cases (E, gravity) of one scheme, and for the schemes of the slides the energy ratio over
-    the phase."""
+    """The cases (E, gravity) of one scheme and, for the schemes of the slides, the energy ratio
+    over the phase."""
     cases = [(E, g) for E in ((1.0, 0.5) if name in SLIDES else (1.0,)) for g in (TRACK["g"], 0.0)]
     runs = [_simulate(name, step, E, g, PHASE) for E, g in cases]
     stacked = lambda values: np.stack([np.asarray(value) for value in values])
@@ -267,9 +273,11 @@ def _residuals(problem: nsdyn.Problem, run: nsdyn.Trajectory) -> dict[str, np.nd
     return {level: found[level][:, 0] for level in LEVELS}
 
 
-def _table(data: Path, schemes) -> dict[str, tuple]:
-    """Residuals after the switch and energy error of all schemes, E = 1 with gravity."""
-    most, end, error = [], [], []
+def _table(data: Path, schemes: Iterable[str]) -> dict[str, tuple]:
+    """Residuals after the event and energy errors of all schemes, for E = 1 with gravity."""
+    most = []
+    end = []
+    error = []
     right = 0.5 * TRACK["m"] * speed_after(1.0) ** 2
     for name in schemes:
         run = archive.read(data, name)[0].isel(case=0)
@@ -333,8 +341,9 @@ def draw(folder: str | Path) -> list[Path]:
 
 
 def reference(step: float) -> dict[float, dict[str, Any]]:
-    """The exact motion for E = 1 and 1/2, with two rows at the switching instant."""
-    x0, found = start(step, PHASE), {}
+    """The exact motion for E = 1 and 1/2, with two rows at the event."""
+    x0 = start(step, PHASE)
+    found = {}
     t_switch = (TRACK["l"] - x0) / TRACK["v0"]
     t = np.linspace(0.0, TRACK["t_end"], 201)
     t = np.sort(np.append(t[np.abs(t - t_switch) > 1e-9], [np.nextafter(t_switch, 0.0), t_switch]))

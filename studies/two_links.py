@@ -6,8 +6,8 @@ The closed form of section 3, for links of length L and mass m with the rates w_
     J = (1 + e) (7/24) m L W,  dw_1 = (1 + e) W/4,  dw_2 = -(1 + e) 3 W/2,  v_bounce = -e L W    (1)
 
 is compared with `nsdyn.multibody.chain_impulse.restitution` and with the law `Restitution(e)` on
-the dense mass matrix: once over e, and for random e, w, m and L as the difference relative to the
-size of the quantity, the worst of the four in each case.
+the dense mass matrix, as a function of e and for random e, w, m and L. Differences are relative to
+the quantity; the largest of the four is shown.
 """
 
 from pathlib import Path
@@ -16,11 +16,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from xarray import Dataset
 
 from nsdyn import laws, problems
+from nsdyn._types import Number
 from nsdyn.multibody.chain import tip
 from nsdyn.multibody.chain_dynamics import mass_matrix
 from nsdyn.multibody.chain_impulse import restitution
@@ -34,19 +36,19 @@ LABELS = (r"$J/(m L W)$", r"$\Delta w_1/W$", r"$\Delta w_2/W$", r"$v_\mathrm{bou
 WAYS = {"recursion": "O(N) recursion", "dense": "dense law"}
 
 CAPTIONS = """\
-Two links hit an immovable wall. After J. Alexiou, section 3, equations (34) to (40); computed with nsdyn {version}.
+Two links hit a fixed wall. After J. Alexiou, section 3, equations (34) to (40); computed with nsdyn {version}.
 
-Masses, lengths and rates are free in the source; the random ones are ours: e in [0, 1], w normal with deviation 3 rad/s, m
+The source leaves masses, lengths and rates open; the random values are ours: e in [0, 1], w normal with deviation 3 rad/s, m
 from 0.01 to 100 kg and L from 0.01 to 100 m, both log-uniform; {cases} cases.
 
 Figure 1. a) Impulse, changes of the rates and bounce over the coefficient of restitution e, scaled with W = 2 w1 + w2: lines
-closed form, markers recursion. b) How many of the random cases differ from the closed form by at most the value on the
-horizontal axis, relative to the size of the quantity; worst of the four quantities. The unit round-off is 1.1e-16.
+closed form, markers recursion. b) Number of random cases that differ from the closed form by at most the value on the
+horizontal axis, relative to the quantity; worst of the four quantities. The unit round-off is 1.1e-16.
 """
 
 
 def run(folder: str | Path, cases: int = CASES, force: bool = False) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, cases, force)
     return draw(folder)
 
@@ -55,7 +57,7 @@ def run(folder: str | Path, cases: int = CASES, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, cases: int = CASES, force: bool = False) -> list[Path]:
-    """Archive the comparison. Data of the same settings and version are kept unless `force` is
+    """Archive the comparison. Data with the same settings and version are kept unless `force` is
     given."""
     settings = {"cases": cases, "seed": SEED, "curve": CURVE}
     if force or not archive.exists(_data(folder), "impacts", settings):
@@ -67,7 +69,7 @@ def _data(folder: str | Path) -> Path:
     return Path(folder) / "data"
 
 
-def closed_form(e, w, m, L) -> jax.Array:
+def closed_form(e: Number, w: Float[Array, " 2"], m: Number, L: Number) -> jax.Array:
     """(1)"""
     W = 2 * w[0] + w[1]
     return jnp.stack(
@@ -75,10 +77,12 @@ def closed_form(e, w, m, L) -> jax.Array:
     )
 
 
-def computed(e, w, m, L) -> tuple[jax.Array, jax.Array]:
-    """The same by the recursion and by the dense law."""
+def computed(e: Number, w: Float[Array, " 2"], m: Number, L: Number) -> tuple[jax.Array, jax.Array]:
+    """(1) by the recursion and by the dense law."""
     p = problems.two_link_impact(m=m, L=L, w=w).params
-    chain, normal, q = p["chain"], -p["normal"], jnp.zeros(2)
+    chain = p["chain"]
+    normal = -p["normal"]
+    q = jnp.zeros(2)
     G = jax.grad(lambda q: jnp.sum(normal * tip(chain, q, p["tip"])))(q)
     response = restitution(chain, q, w, p["tip"], normal, e)
     jump = laws.Restitution(e).jump(mass_matrix(chain, q), jnp.zeros((0, 2)), G[None], w)
@@ -98,8 +102,9 @@ def _variables(cases: int) -> dict[str, tuple]:
     values = jax.jit(jax.vmap(lambda *case: jnp.stack([closed_form(*case), *computed(*case)])))
     e, w, m, L = (np.concatenate(pair) for pair in zip(curve, draws, strict=True))
     found = np.asarray(values(e, w, m, L))
-    exact, errors = found[:, 0], np.abs(found[:, 1:] - found[:, :1])
-    speed = 2 * np.abs(w[:, 0]) + np.abs(w[:, 1])  # of terms that may cancel in W
+    exact = found[:, 0]
+    errors = np.abs(found[:, 1:] - found[:, :1])
+    speed = 2 * np.abs(w[:, 0]) + np.abs(w[:, 1])  # without cancellation, unlike W
     size = (
         np.stack([7 / 24 * m * L * speed, speed / 4, 3 / 2 * speed, L * speed], axis=1)
         * (1 + e)[:, None]

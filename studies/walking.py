@@ -1,13 +1,13 @@
-"""Passive walking of the compass: its gait, how strides return to it, and the states that lead to
-it.
+"""Passive walking of the compass: its gait, the return of strides to it, and its basin of
+attraction.
 
-The gait is a fixed point of the return map (`studies.gaits`), its multipliers say how fast small
-errors die out. For the basin of attraction a grid of states just after a strike, angle th and rate
-u of the standing leg with the rate w of the gait, is followed for several strides in one batched
-sweep; a state belongs to the basin if the walker is then near its gait.
+The gait is a fixed point of the return map (`studies.gaits`); its multipliers say how fast small
+deviations decay. For the basin of attraction, one sweep follows a grid of states just after a
+strike (angle th and rate u of the standing leg, with the rate w of the gait) for several strides; a
+state belongs to the basin if the walker is then near its gait.
 
-The step size of the sweep is chosen by its error: that of one stride, against a step ten times
-smaller, is in the table.
+The table contains the error of one stride with the step of the sweep, against a step ten times
+smaller.
 """
 
 from pathlib import Path
@@ -16,6 +16,7 @@ from time import perf_counter
 import jax
 import jax.numpy as jnp
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from xarray import Dataset
@@ -23,25 +24,26 @@ from xarray import Dataset
 import nsdyn
 from nsdyn import problems
 from nsdyn.problems.compass_walker import LEGS, after_strike, outline
+from nsdyn.results.events import Events
 from nsdyn.studies.gaits import RK4, gait, stride
 from nsdyn.studies.lib import archive, style
 from nsdyn.studies.lib.schemes import write
 
 GUESS = (0.27, 1.1, 0.4)
-STEP, STRIDE = 5e-3, 1.2  # s: of the gait, and a time within which one stride is done
-# S: the step of the sweep; at 0.03 the rows, not projected, drift by more than a switch accepts
+STEP, STRIDE = 5e-3, 1.2  # s: step for the gait, and an upper bound on the time of a stride
+# Step of the sweep; at 0.03 the unprojected rows drift by more than a mode change tolerates
 COARSE = 0.02
 DURATION = 6.0  # s: eight strides
 WINDOW = ((0.15, 0.45), (0.7, 1.6))  # of th [rad] and u [rad/s]
 NEAR = 0.05  # largest difference from the gait, rad and rad/s, at the last strike
-STRIKES = 6  # that a walker in the basin has made by then, at least
-KEPT = 16  # events of a trajectory
+STRIKES = 6  # smallest number of strikes of a walker in the basin
+KEPT = 16  # largest number of events per trajectory
 
 CAPTIONS = """\
 Passive walking of Goswami's compass on a slope of 3 degrees: hip 10 kg, legs 5 kg, a = b = 0.5 m. Computed with nsdyn
 {version}. Scuffing of the swinging foot is ignored.
 
-Assumed: a walker whose swinging leg is not in front of the hip by mid-stance counts as fallen; the window of states and the
+Assumed: a walker whose swinging leg is not in front of the hip at mid-stance counts as fallen; the window of states and the
 bound {near:g} within which a walker is near its gait are ours.
 
 Figure 1. a) One stride of the gait, the standing leg blue, the swinging one orange, at equal time intervals. b) Phase
@@ -67,7 +69,7 @@ Basin: {inside} of {total} states
 
 
 def run(folder: str | Path, size: int = 200, force: bool = False) -> list[Path]:
-    """Compute what is not there yet, then draw; returns the files drawn."""
+    """Compute missing data, then draw; returns the files drawn."""
     compute(folder, size, force)
     return draw(folder)
 
@@ -76,8 +78,8 @@ def run(folder: str | Path, size: int = 200, force: bool = False) -> list[Path]:
 
 
 def compute(folder: str | Path, size: int = 200, force: bool = False) -> list[Path]:
-    """Archive gait and basin, of size x size states. Data of the same settings and version are kept
-    unless `force` is given."""
+    """Archive gait and basin, of size x size states. Data with the same settings and version are
+    kept unless `force` is given."""
     folder = Path(folder) / "data"
     problem = problems.get("compass_walker")
     settings = archive.numbers_of(problem)
@@ -167,15 +169,20 @@ def basin(problem: nsdyn.Problem, x: np.ndarray, size: int) -> dict[str, tuple]:
     }
 
 
-def classified(events, x) -> tuple[np.ndarray, np.ndarray]:
-    """How many strikes each trajectory made, and whether it is near the gait x at the last one."""
-    records, count = events.records, np.asarray(events.count)
+def classified(events: Events, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The number of strikes of each trajectory, and whether it is near the gait x at the last
+    one."""
+    records = events.records
+    count = np.asarray(events.count)
     mode = np.asarray(records.mode_after)
     seen = np.arange(mode.shape[1])[None] < count[:, None]
     strikes = np.sum(seen & (mode < LEGS), axis=1)
-    i, last = np.arange(len(count)), np.maximum(count - 1, 0)
-    leg, standing = mode[i, last] % LEGS, mode[i, last] < LEGS
-    q, v = np.asarray(records.q)[i, last], np.asarray(records.v_after)[i, last]
+    i = np.arange(len(count))
+    last = np.maximum(count - 1, 0)
+    leg = mode[i, last] % LEGS
+    standing = mode[i, last] < LEGS
+    q = np.asarray(records.q)[i, last]
+    v = np.asarray(records.v_after)[i, last]
     state = np.stack([q[i, 3 - leg], v[i, 2 + leg], v[i, 3 - leg]], axis=1)
     return strikes, standing & (strikes >= STRIKES) & (np.abs(state - x[None]).max(axis=1) < NEAR)
 
@@ -193,7 +200,8 @@ def draw(folder: str | Path) -> list[Path]:
     with style.use():
         files = style.save(_strides(found, modulus[0]), folder, "figure_1")
         files += style.save(_map(basin, found.state.values), folder, "figure_2")
-    x, size = found.state.values, len(basin.th)
+    x = found.state.values
+    size = len(basin.th)
     words = CAPTIONS.format(
         version=described["versions"]["nsdyn"],
         near=NEAR,
@@ -242,9 +250,11 @@ def _strides(found: Dataset, modulus: float) -> Figure:
     return fig
 
 
-def _portrait(ax, found: Dataset) -> None:
+def _portrait(ax: Axes, found: Dataset) -> None:
     """Leg 0: it stands in the first stride, swings in the second."""
-    angle, rate, mode = found.q.values[:, 2], found.v.values[:, 2], found.mode.values
+    angle = found.q.values[:, 2]
+    rate = found.v.values[:, 2]
+    mode = found.mode.values
     stands = np.flatnonzero(mode == 0)
     stands = stands[stands < np.argmax(mode == 1)]
     swings = np.flatnonzero(mode == 1)

@@ -190,7 +190,10 @@ def test_impulse_response_is_differentiable():
     [
         ({"mass": [1.0]}, "Chain(mass=...): expected an array of shape (2), found (1,)"),
         ({"axis": [0.0, 0.0, 1.0]}, "Chain(axis=...)"),
-        ({"axis": [[0.0, 0.0, 0.0]] * 2}, "Chain(axis=...): the axis of joint 0 has no length"),
+        (
+            {"axis": [[0.0, 0.0, 0.0]] * 2},
+            "Chain(axis=...): expected a nonzero axis for joint 0",
+        ),
         ({"slides": [0.0, 0.5]}, "Chain(slides=...)"),
     ],
 )

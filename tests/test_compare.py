@@ -261,8 +261,7 @@ def test_a_reference_that_stops_is_told():
         compare.Comparison("p", 1.0, (0.0, 1.0), runs[:1], {"y": runs[1]}, 0.125)
     )
     assert (
-        "The reference for y stopped at t = 0.5 (LEADS_BACK); errors are those until then."
-        in table.notes
+        "The reference for y stopped at t = 0.5 (LEADS_BACK); errors are up to then." in table.notes
     )
     assert table.rows[0][:3] == ("x", "0", "0")
 

@@ -259,7 +259,7 @@ def test_a_held_joint_breaks_loose_when_overloaded(start, mode):
 
 
 def test_wrong_numbers_of_brakes_are_refused():
-    with pytest.raises(ProblemError, match="one number or 6, found shape \\(3,\\)"):
+    with pytest.raises(ProblemError, match="expected 1 or 6 numbers, found shape \\(3,\\)"):
         problems.emergency_stop(brake=(1.0, 2.0, 3.0))
 
 

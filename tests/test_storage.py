@@ -254,7 +254,7 @@ def test_other_files_are_refused(tmp_path, content, word):
 @pytest.mark.parametrize(
     ("attributes", "word"),
     [
-        ({}, "not of nsdyn"),
+        ({}, "not from nsdyn"),
         ({"format": "nsdyn trajectory", "format_version": 3, "metadata": "{}"}, "newer nsdyn"),
         ({"format": "nsdyn trajectory", "format_version": 1, "metadata": "{}"}, "damaged"),
         ({"format": "nsdyn trajectory", "format_version": 1, "metadata": "{"}, "damaged"),
@@ -273,7 +273,7 @@ def test_a_variable_of_another_shape_is_noticed(tmp_path):
     small().save(tmp_path / "run.nc")
     with xarray.open_dataset(tmp_path / "run.nc", engine="scipy", decode_cf=False) as file:
         file.load().isel(coordinate=[0]).to_netcdf(tmp_path / "other.nc", engine="scipy")
-    with pytest.raises(nsdyn.FileError, match=r"q has shape \(3, 1\)|event_q"):
+    with pytest.raises(nsdyn.FileError, match=r"q: expected shape .*, found \(3, 1\)|event_q"):
         nsdyn.load(tmp_path / "other.nc")
 
 

@@ -249,7 +249,7 @@ def test_regular_and_singular(constraint, q, kind):
 def test_wrong_input_is_named():
     with pytest.raises(nsdyn.ProblemError, match="one event"):
         nsdyn.transition_report(track(), [corner()])
-    with pytest.raises(nsdyn.ProblemError, match="not one of ball"):
+    with pytest.raises(nsdyn.ProblemError, match="expected an event of ball"):
         nsdyn.transition_report(ball(), corner())
     with pytest.raises(nsdyn.ProblemError, match="G_after"):
         nsdyn.transition_report(np.eye(2), np.zeros((0, 2)), np.ones((1, 3)), [1.0, 0.0])

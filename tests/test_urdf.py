@@ -150,8 +150,8 @@ TENSOR = '<mass value="1"/><inertia ixx="{}" ixy="0" ixz="0" iyy="1" iyz="0" izz
         ("<robot><xacro:arm/></robot>", {}, "macro <xacro:arm>"),
         (robot(), {}, "at least one <link>"),
         (robot("<link/>"), {}, "link: expected a name"),
-        (robot(A, A), {}, "link 'a': expected a name of its own"),
-        (robot(A, B, C, AB, joint("ab", "b", "c")), {}, "joint 'ab': expected a name of its own"),
+        (robot(A, A), {}, "link 'a': expected a unique name"),
+        (robot(A, B, C, AB, joint("ab", "b", "c")), {}, "joint 'ab': expected a unique name"),
         (robot(A, link("b", ""), AB), {}, "link 'b': expected <inertial>, as joint 'ab' moves it"),
         (robot(A, link("b", INERTIA), AB), {}, "link 'b': <inertial>: expected <mass>, found none"),
         (
@@ -182,7 +182,7 @@ TENSOR = '<mass value="1"/><inertia ixx="{}" ixy="0" ixz="0" iyy="1" iyz="0" izz
         (
             robot(A, link("b", TENSOR.format(2.1)), AB),
             {},
-            "link 'b': expected that no principal moment exceeds",
+            "link 'b': expected no principal moment above",
         ),
         (
             robot(A, link("b", TENSOR.format("x")), AB),
@@ -197,7 +197,7 @@ TENSOR = '<mass value="1"/><inertia ixx="{}" ixy="0" ixz="0" iyy="1" iyz="0" izz
         (
             robot(A, B, C, AB, joint("ac", "a", "c")),
             {},
-            "link 'a': expected a chain, found a tree that branches",
+            "link 'a': expected a chain, found a branch into",
         ),
         (
             robot(A, B, C, AB, joint("ac", "a", "c")),
@@ -206,9 +206,9 @@ TENSOR = '<mass value="1"/><inertia ixx="{}" ixy="0" ixz="0" iyy="1" iyz="0" izz
         ),
         (robot(A, B, AB), {"base": "z"}, "base link 'z' is not known"),
         (robot(A, B, AB), {"tip": "z"}, "tip link 'z' is not known"),
-        (robot(A, B, AB), {"tip": "a"}, "link 'a': expected a joint that moves"),
-        (robot(A, B, joint("ab", "a", "b", "fixed")), {}, "link 'b': expected a joint that moves"),
-        (robot(A, B, C, AB), {}, "link 'c': expected one tree, found a second root beside 'a'"),
+        (robot(A, B, AB), {"tip": "a"}, "link 'a': expected a moving joint"),
+        (robot(A, B, joint("ab", "a", "b", "fixed")), {}, "link 'b': expected a moving joint"),
+        (robot(A, B, C, AB), {}, "link 'c': expected one tree, found a second root besides 'a'"),
         (
             robot(A, B, C, AB, BC, joint("ca", "c", "a")),
             {},
@@ -238,17 +238,17 @@ TENSOR = '<mass value="1"/><inertia ixx="{}" ixy="0" ixz="0" iyy="1" iyz="0" izz
         (
             robot(A, B, C, AB, joint("bc", "b", "c", "floating")),
             {"tip": "b"},
-            "joint 'bc': expected one that can be",
+            "joint 'bc': expected a joint that can be",
         ),
         (
             robot(A, B, joint("ab", "a", "b", inside=LIMIT + '<mimic joint="x"/>')),
             {},
-            "joint 'ab': expected a joint",
+            "joint 'ab': expected an independent joint",
         ),
         (
             robot(A, B, C, AB, joint("bc", "b", "c", inside=LIMIT + '<mimic joint="ab"/>')),
             {"tip": "b"},
-            "joint 'bc': expected one that can be held, found <mimic> of 'ab'",
+            "joint 'bc': expected a joint that can be held, found <mimic> of 'ab'",
         ),
         (
             robot(A, B, joint("ab", "a", "b", inside="")),
@@ -308,5 +308,5 @@ def test_what_is_wrong_is_named(tmp_path, text, arguments, expected):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(ProblemError, match=r"nowhere\.urdf.*expected a URDF file"):
+    with pytest.raises(ProblemError, match=r"nowhere\.urdf.*expected a readable URDF file"):
         problems.from_urdf(tmp_path / "nowhere.urdf")

@@ -1,26 +1,26 @@
 """`transition_report`: the analysis of `nsdyn.analysis.transition` for matrices, or for an event of
 a trajectory.
 
-An event contains q, t, velocities and modes; M, G- and G+ are computed again from the problem. A
-contact that bounced is open afterwards, but its row acted: rows count as live after the event if
-the mode says so or if the recorded impulse has a direction there. Held values (e.g. a lock angle)
-are not stored in the event; they are recomputed from q at the event, where they agree if the rows
-are satisfied.
+An event contains q, t, velocities and modes; M, G- and G+ are recomputed from the problem. A
+contact that bounced is open after the event although its row acted, so rows count as live after the
+event if they are live in the new mode or if the recorded impulse has a direction there. Held values
+(e.g. a lock angle) are not stored in the event; they are recomputed from q at the event, where they
+agree if the rows are satisfied.
 
 Regular or singular (A. Mueller, Definition 1): a transition is regular if q is a regular point of
 both configuration spaces, before and after, that is, if the rank there equals that of all
-configurations nearby. So the mechanism is moved a little in several directions and projected back
-onto its constraints,
+configurations nearby. To find out, the mechanism is moved slightly in several directions and
+projected back onto its constraints,
 
     q_k = q + r y_k,    q_k <- q_k - G^+ g(q_k)                                                 (1)
 
-with the G^+ of smallest motion in the mass metric. Rows are measured by their greatest length at
-the q_k, so that a row which vanishes at q only is noticed (`rank.DEPENDENT` is far above the
-round-off that is left of it, and far below r). If no q_k has a higher rank than q, the point is
-regular, although constraints may be redundant; otherwise the rank drops at q, and the point is
-singular.
+where G^+ gives the smallest motion in the mass metric. Rows are scaled by their greatest length
+over all q_k, so that a row that vanishes only at q is noticed (`rank.DEPENDENT` lies far above its
+round-off and far below r). If no q_k has a higher rank than q, the point is regular, although
+constraints may be redundant; otherwise the rank drops at q and the point is singular.
 """
 
+from collections.abc import Iterator
 from typing import Any, overload
 
 import equinox as eqx
@@ -29,23 +29,26 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import ArrayLike
 
-from nsdyn._types import Configuration, Mode, Params, Time, Velocity
+from nsdyn._types import AnyMode, Jacobian, Params, Rows
 from nsdyn.analysis import transition
 from nsdyn.analysis.transition import REGULAR, SINGULAR, TransitionReport
 from nsdyn.errors import ProblemError
+from nsdyn.laws.base import AbstractLaw
 from nsdyn.laws.non_ideal import NonIdeal
+from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import rank
 from nsdyn.problem import Problem, as_arrays
+from nsdyn.stepping.log import Event
 
 RADIUS = 1e-3  # r of (1), for coordinates of size 1
 PROBES = 8  # directions y_k
 RETURNS = 20  # largest number of steps back to the constraints
-BACK = 1e-10  # residual, for coordinates of size 1, up to which the constraints count as satisfied
+BACK = 1e-10  # residual of satisfied constraints, for coordinates of size 1
 
 
 @overload
 def transition_report(
-    problem: Problem, event: Any, law: Any = None, params: Any = None
+    problem: Problem, event: Event, law: AbstractLaw | None = None, params: Params = None
 ) -> TransitionReport: ...
 
 
@@ -68,40 +71,37 @@ def transition_report(*what: Any, **settings: Any) -> TransitionReport:
     """Subspaces, energies and impulses of a transition, as data that `print` shows as a table.
 
     transition_report(problem, event, law=None, params=None): for an event of a trajectory. Give
-    `params` if the run had other parameters than the problem, and `law` if it was NonIdeal, whose
-    tangents are the directions of its impulses.
+    `params` if the run used other parameters than the problem, and `law` if it was NonIdeal, whose
+    tangents the report needs.
 
     transition_report(M, G_before, G_after, v_before, v_after=None, gt_after=None, U=None,
     on_before=None, on_after=None, tangents=None): for matrices. Without `v_after` the transition is
-    ideal. `gt_after`, `U` and the masks are those of `law.jump`; `tangents` are the directions
-    (k, n) of non-ideal impulses.
+    ideal. `gt_after`, `U` and the masks have the meaning that they have in `law.jump`; `tangents`,
+    shape (k, n), are the directions of non-ideal impulses.
     """
     of_event = "problem" in settings or isinstance(what[0] if what else None, Problem)
     return (_of_event if of_event else transition.report)(*what, **settings)
 
 
 def _of_event(
-    problem: Problem, event: Any, law: Any = None, params: Any = None
+    problem: Problem, event: Any, law: AbstractLaw | None = None, params: Params = None
 ) -> TransitionReport:
     transition.require_event(event)
     p = problem.params if params is None else as_arrays(params)
-    q = jnp.asarray(event.q)
-    t = jnp.asarray(event.t, float)
-    modes = [jnp.asarray(mode) for mode in (event.mode_before, event.mode_after)]
-    v = jnp.asarray(event.v_before)
-    if q.shape != problem.q0.shape or v.shape != problem.v0.shape:
+    if np.shape(event.q) != problem.q0.shape or np.shape(event.v_before) != problem.v0.shape:
         raise ProblemError(
-            f"transition_report: the event is not one of {problem.name}: q has shape {q.shape}"
+            f"transition_report(problem, event): expected an event of {problem.name}, with q of "
+            f"shape {problem.q0.shape}, found {np.shape(event.q)}"
         )
+    model = problem.model(p)
+    before, after = (_point(model, event, m, p) for m in (event.mode_before, event.mode_after))
     M, (G_before, G_after), (on_before, on_after) = map(
-        np.asarray, _matrices(problem, p, q, v, t, jnp.stack(modes))
+        np.asarray, _matrices(model, before, after, p)
     )
     on_after = on_after | np.any(event.direction != 0, axis=1)
-    tangents = np.asarray(law.rows(q, t, p)) if isinstance(law, NonIdeal) else None
-    sides = zip(modes, (on_before, on_after), strict=True)
-    singular = any(
-        rank_drops(problem, p, q, v, t, mode, live) for mode, live in sides if np.any(live)
-    )
+    tangents = np.asarray(law.rows(after.q, after.t, p)) if isinstance(law, NonIdeal) else None
+    sides = ((before, on_before), (after, on_after))
+    singular = any(rank_drops(model, point, p, live) for point, live in sides if np.any(live))
     return transition.report(
         M=M,
         G_before=G_before,
@@ -116,76 +116,58 @@ def _of_event(
     )
 
 
-def is_singular(problem: Problem, event: Any) -> bool:
-    """Whether the rank of the constraints after an event drops there."""
-    q = jnp.asarray(event.q)
-    t = jnp.asarray(event.t, float)
-    v = jnp.asarray(event.v_after)
-    mode = jnp.asarray(event.mode_after)
+def is_singular(problem: Problem, event: Event) -> bool:
+    """Whether the rank of the constraints of the new mode drops at an event."""
     p = problem.params
     model = problem.model(p)
-    live = np.asarray(model.live(model.point_at(t, q, v, mode, p), p))
-    return rank_drops(problem, p, q, v, t, mode, live)
+    point = _point(model, event, event.mode_after, p)
+    return rank_drops(model, point, p, np.asarray(model.live(point, p)))
 
 
-def event_title(problem: Problem, event: Any) -> str:
+def _point(model: Model, event: Event, mode: AnyMode, p: Params) -> Point:
+    """An event in one of its two modes, with held values of the mode as if entered here."""
+    t, q, v = (jnp.asarray(x, float) for x in (event.t, event.q, event.v_before))
+    return model.point_at(t, q, v, jnp.asarray(mode), p)
+
+
+def event_title(problem: Problem, event: Event) -> str:
     modes = (np.asarray(mode).tolist() for mode in (event.mode_before, event.mode_after))
     return f"{problem.name} at t = {event.t:.9g}, mode {' -> '.join(map(str, modes))}"
 
 
 @eqx.filter_jit
-def _matrices(
-    problem: Problem, p: Params, q: Configuration, v: Velocity, t: Time, modes: Array
-) -> tuple[Array, Array, Array]:
+def _matrices(model: Model, before: Point, after: Point, p: Params) -> tuple[Array, Array, Array]:
     """M, G before and after, live rows before and after."""
-    model = problem.model(p)
-    points = [model.point_at(t, q, v, mode, p) for mode in modes]
-    G = [model.jacobian(point, p) for point in points]
-    live = [model.live(point, p) for point in points]
-    return problem.system.mass(q, p), jnp.stack(G), jnp.stack(live)
+    G = [model.jacobian(point, p) for point in (before, after)]
+    live = [model.live(point, p) for point in (before, after)]
+    return model.system.mass(after.q, p), jnp.stack(G), jnp.stack(live)
 
 
 @eqx.filter_jit
-def _residual(
-    problem: Problem,
-    p: Params,
-    q0: Configuration,
-    q: Configuration,
-    v: Velocity,
-    t: Time,
-    mode: Mode,
-) -> tuple[Array, Array]:
-    """g and G at q, with the held values of q0."""
-    model = problem.model(p)
-    point = model.point_at(t, q0, v, mode, p).replace(q=q)
+def _rows(model: Model, point: Point, p: Params) -> tuple[Rows, Jacobian]:
+    """g and G."""
     return model.rows(point, p), model.jacobian(point, p)
 
 
-def rank_drops(
-    problem: Problem,
-    p: Params,
-    q: Configuration,
-    v: Velocity,
-    t: Time,
-    mode: Mode,
-    live: np.ndarray,
-) -> bool:
-    """Whether the rank at q is less than at configurations nearby that satisfy the constraints."""
+def rank_drops(model: Model, point: Point, p: Params, live: np.ndarray) -> bool:
+    """Whether the rank at a point is less than at nearby points that satisfy the constraints."""
 
-    def at(x):
-        return (np.asarray(y)[live] for y in _residual(problem, p, q, jnp.asarray(x), v, t, mode))
+    def at(q: ArrayLike) -> Iterator[np.ndarray]:
+        found = _rows(model, point.replace(q=jnp.asarray(q)), p)
+        return (np.asarray(x)[live] for x in found)
 
-    M = np.asarray(problem.system.mass(jnp.asarray(q), p))
+    q = np.asarray(point.q)
+    M = np.asarray(model.system.mass(point.q, p))
     size = max(1.0, float(np.abs(q).max()))
     nearby = []
-    for y in np.random.default_rng(0).standard_normal((PROBES, len(v))):
-        x = _moved(problem, q, RADIUS * size * y / np.linalg.norm(y), p)
+    for y in np.random.default_rng(0).standard_normal((PROBES, len(point.v))):
+        x = _moved(model, q, RADIUS * size * y / np.linalg.norm(y), p)
         for _ in range(RETURNS):
             g, G = at(x)
             if np.abs(g).max() <= BACK * size:
                 nearby.append(G)
                 break
-            x = _moved(problem, x, -rank.least_change(G, M, g), p)  # (1)
+            x = _moved(model, x, -rank.least_change(G, M, g), p)  # (1)
     _, G = at(q)
     here, *around = (rank.in_mass_metric(rows, M) for rows in (G, *nearby))
     lengths = np.max([np.linalg.norm(rows, axis=1) for rows in (here, *around)], axis=0)
@@ -193,5 +175,5 @@ def rank_drops(
     return any(count(rows) > count(here) for rows in around)
 
 
-def _moved(problem: Problem, q: ArrayLike, dx: ArrayLike, p: Params) -> np.ndarray:
-    return np.asarray(problem.system.moved(jnp.asarray(q), jnp.asarray(dx), p))
+def _moved(model: Model, q: ArrayLike, dx: ArrayLike, p: Params) -> np.ndarray:
+    return np.asarray(model.system.moved(jnp.asarray(q), jnp.asarray(dx), p))

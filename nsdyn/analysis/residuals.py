@@ -3,8 +3,8 @@
     g,    psi = G v + g_t,    G v' + gamma    with    v' = M^-1 (f - G^T lam)                  (1)
 
 where lam is the reaction that the scheme reports. Rows that are not live are zero. Held values of
-locks are taken from the records of the events; so g does not show the gap that a scheme without a
-position level leaves in the very step in which it locks.
+locks are recomputed from the recorded events, so g does not show the gap that a scheme without a
+position level leaves in the step in which it locks.
 """
 
 from typing import NamedTuple
@@ -15,16 +15,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from nsdyn._types import Held, Params
+from nsdyn._types import Held, Params, Rows
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.problem import Problem
 from nsdyn.results.solution import Solution
 
-SAME_INSTANT = 1e-9  # of a step
+SAME_INSTANT = 1e-9  # relative to a step
 
 
 class Residuals(NamedTuple):
-    """Residuals over the samples of a run, shape (samples, m) each."""
+    """Residuals at the samples of a run, each of shape (samples, m)."""
 
     position: np.ndarray
     velocity: np.ndarray
@@ -32,7 +32,7 @@ class Residuals(NamedTuple):
 
 
 def residuals(problem: Problem, run: Solution) -> Residuals:
-    """(1) over the samples of a run."""
+    """(1) at the samples of a run."""
     points = points_of(problem, run)
     found = _levels(problem.model(), problem.params, points, jnp.asarray(run.lam))
     return Residuals(*map(np.asarray, found))
@@ -42,7 +42,7 @@ def residuals(problem: Problem, run: Solution) -> Residuals:
 def _levels(
     model: Model, p: Params, points: Point, lam: Float[Array, "samples m"]
 ) -> tuple[Array, ...]:
-    def levels(point: Point, lam):
+    def levels(point: Point, lam: Rows) -> tuple[Rows, ...]:
         live = model.live(point, p)
         G = jnp.where(live[:, None], model.jacobian(point, p), 0.0)
         a = model.system.solver(point.q, p)(model.force(point, p) - G.T @ lam)
@@ -77,7 +77,7 @@ def _held(model: Model, problem: Problem, run: Solution) -> Held:
 
 
 def events_before(t: np.ndarray, event_times: np.ndarray) -> np.ndarray:
-    """How many events lie before each sample; a sample at the instant of an event, up to round-off,
-    comes after it."""
+    """The number of events before each sample. A sample at the instant of an event, up to
+    round-off, comes after it."""
     slack = SAME_INSTANT * np.min(np.diff(t), initial=np.inf) if len(t) > 1 else 0.0
     return np.searchsorted(event_times, t + slack, side="right")

@@ -1,25 +1,24 @@
-"""A warning if a run went through an event at which the rank of the constraints drops (A. Mueller,
-Definition 1).
+"""A warning if the rank of the constraints drops at an event of a run (A. Mueller, Definition 1).
 
-An impulse law needs the rank of G+. Rows that depend on each other everywhere are redundant, and
-harmless. Rows that do so only at the configuration of the event make it singular: the law cannot
+An impulse law needs the rank of G+. Rows that are dependent everywhere are redundant and harmless.
+Rows that are dependent only at the configuration of the event make it singular: the law cannot
 remove a velocity that the constraints forbid only after the event. Events whose recorded directions
-are rank-deficient are candidates; only for those is the neighbourhood examined.
+are rank-deficient are candidates; the neighbourhood is examined only for these.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
-from nsdyn._types import Matrix, Params, RowMask
+from nsdyn._types import Configuration, Matrix, Mode, Params, RowMask, Time, Velocity
 from nsdyn.errors import SingularTransitionWarning, warn
 from nsdyn.mechanics.model import Model
 from nsdyn.numerics import rank
 from nsdyn.problem import Problem
 from nsdyn.results.events import Events
+from nsdyn.stepping.log import Event
 
 COUNTED = 1000  # largest number of events whose independent directions are counted
 EXAMINED = 50  # largest number of events whose neighbourhood is examined
@@ -29,8 +28,8 @@ VANISHING = 1e-9  # length of a row that counts as zero, relative to the longest
 def warn_if_singular(
     problem: Problem, events: Events, own: Callable | None = None, place: Callable | None = None
 ) -> None:
-    """Warn of the first singular event. In a sweep `own(k)` gives the parameters of event k and
-    `place(k)` names its trajectory."""
+    """Warn of the first singular event. In a sweep, `own(k)` returns the parameters of event k and
+    `place(k)` the name of its run."""
     if not problem.constraint or not len(events):
         return
     model = problem.model()
@@ -40,7 +39,10 @@ def warn_if_singular(
     for k in range(min(len(events), COUNTED)):
         event = events[k]
         mine = problem if own is None else _with_params(problem, own(k))
-        M, live = map(np.asarray, _mass_and_live(model, event, mine.params))
+        t = jnp.asarray(event.t, float)
+        mode = jnp.asarray(event.mode_after)
+        found = _mass_and_live(model, t, event.q, event.v_after, mode, mine.params)
+        M, live = map(np.asarray, found)
         if _directions(event.direction, M) < np.sum(live):
             examined += 1
             if _singular(mine, event, place(k) if place else "") or examined == EXAMINED:
@@ -51,26 +53,22 @@ def _with_params(problem: Problem, p: Params) -> Problem:
     return eqx.tree_at(lambda x: x.params, problem, p, is_leaf=lambda x: x is None)
 
 
-def _mass_and_live(model: Model, event: Any, p: Params) -> tuple[Array, Array]:
-    """The mass matrix, and which rows are live after an event."""
-    t = np.float64(event.t)
-    mode = np.asarray(event.mode_after)
-    return _at_event(model, t, event.q, event.v_after, mode, p)
-
-
 @eqx.filter_jit
-def _at_event(model: Model, t: Any, q: Any, v: Any, mode: Any, p: Params) -> tuple[Matrix, RowMask]:
+def _mass_and_live(
+    model: Model, t: Time, q: Configuration, v: Velocity, mode: Mode, p: Params
+) -> tuple[Matrix, RowMask]:
+    """The mass matrix, and the rows that are live in a mode."""
     return model.system.mass(q, p), model.live(model.point_at(t, q, v, mode, p), p)
 
 
 def _directions(direction: np.ndarray, M: np.ndarray) -> int:
-    """How many independent directions an impulse had."""
+    """The number of independent directions of an impulse."""
     lengths = np.linalg.norm(direction, axis=1)
     acts = lengths > VANISHING * max(1.0, lengths.max(initial=0.0))
     return int(np.sum(rank.independent(direction[acts], M)))
 
 
-def _singular(problem: Problem, event: Any, where: str) -> bool:
+def _singular(problem: Problem, event: Event, where: str) -> bool:
     # Needs scipy, which is slow to import.
     from nsdyn.analysis.event_transition import event_title, is_singular
 

@@ -2,14 +2,14 @@
 numbers are in brackets.
 
 The rows of G+, which hold after the transition, split velocities into constrained and admissible
-motion, which are orthogonal in the mass metric, and impulses likewise:
+parts, orthogonal in the mass metric, and impulses likewise:
 
     P_c = M^-1 G+^T (G+ M^-1 G+^T)^-1 G+,    P_a = I - P_c,    P_a^T M P_c = 0            (1) [4, 5]
     v = v_c + v_a,    v_c = P_c v,    v_a = P_a v                                         (2) [6]
     T = T_c + T_a,    T_c = 1/2 v_c^T M v_c,    T_a = 1/2 v_a^T M v_a                     (3) [7]
     f = f_c + f_a,    f_c = P_c^T f,    f_a = P_a^T f,    f_c^T M^-1 f_a = 0              (4) [8]
 
-At the transition, with our signs (Lam acts along -G+) and the impulse f_N that is not ideal, B^T
+At the transition, with our signs (Lam acts along -G+) and the non-ideal impulse f_N, which is B^T
 beta where tangents B are known,
 
     M (v+ - v-) = f_R + f_N + U,  f_R = -G+^T Lam                                        (5) [9, 10]
@@ -19,26 +19,26 @@ beta where tangents B are known,
     2 T_c- = (v-)^T G+^T (Lam + Lam_N)  if U = 0 and v_c+ = 0                           (8) [15, 16]
 
 Only the admissible part (7) of f_N can be seen in the velocities; its constrained part follows from
-beta, the least-norm solution of (7). Without tangents f_N = P_a^T (M (v+ - v-) - U), and everything
-that acts along the constraints is attributed to them.
+beta, the least-norm solution of (7). Without tangents f_N = P_a^T (M (v+ - v-) - U), and any
+impulse along the constraints is attributed to the constraints.
 
     xi = T_c- / T-                                                                          (9) [18]
 
-is the fraction of the energy that an ideal transition removes. Over the velocities that the
-constraints before allow, G- v = 0, it is stationary along solutions of the eigenvalue problem
+is the fraction of the energy that an ideal transition removes. Among the velocities that the old
+constraints allow, G- v = 0, its stationary values solve the eigenvalue problem
 
     F^T P_c^T M P_c F y = xi F^T M F y,    v = F y,    columns of F spanning G- v = 0           (10)
 
-If nothing is constrained before, xi is 1 (v = v_c) or 0 (v = v_a). Otherwise the values in between
-are sin^2 of the principal angles between the constraints before and after, in the mass metric.
+Without constraints before, xi is 1 (v = v_c) or 0 (v = v_a). Otherwise the values in between are
+sin^2 of the principal angles between the old and the new constraints, in the mass metric.
 
-The energy that an impulse f supplies is its work at the mean velocity, and the sum over all
-impulses is the change of T:
+The energy that an impulse f supplies is its work at the mean velocity; summed over all impulses
+this is the change of T:
 
     W = f^T (v- + v+) / 2                                                                       (11)
 
-Rows may be dependent: everything is computed from orthonormal bases of row spaces, and the impulses
-of the rows are those of least norm.
+Rows may be dependent: everything is computed from orthonormal bases of the row spaces, and the
+impulses of the rows have least norm.
 """
 
 import dataclasses
@@ -59,7 +59,7 @@ UNDECIDED = "undecided"
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Subspace:
-    """The live rows G of the constraints, their rank, and P, the projector onto the velocities that
+    """The live rows G of the constraints, their rank, and the projector P onto the velocities that
     they forbid."""
 
     G: np.ndarray
@@ -80,7 +80,7 @@ class Impulse:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TransitionReport:
-    """What happened at a transition, as data; `print` shows it as a table.
+    """The analysis of a transition as data; `print` shows it as tables.
 
     M: the mass matrix.
     before, after: the live rows before and after, with their rank and the projector onto the
@@ -88,8 +88,8 @@ class TransitionReport:
     v_before, v_after: the velocities.
     constraint, non_ideal, applied: the impulses f_R of the constraints, f_N of friction and the
         like, and U from outside, each with its constrained and admissible part and its work.
-    Lam: the impulses of the live rows after, those of least norm.
-    Lam_N: what f_N adds to them in the constrained directions.
+    Lam: the impulses of the live rows after, of least norm.
+    Lam_N: the contribution of f_N to Lam in the constrained directions.
     beta: the impulses along the tangents, if these are known.
     xi_values, xi_directions: the stationary values of xi = T_c/T, from the largest, and the
         velocities at which they occur, as rows of kinetic energy 1.
@@ -148,14 +148,17 @@ class TransitionReport:
         return T_c / T if T > 0 else float("nan")
 
     @property
-    def ledger(self) -> dict[str, float]:
-        """The energy that each impulse supplied; their sum is the change of kinetic energy."""
-        parts = {
+    def impulses(self) -> dict[str, Impulse]:
+        return {
             "constraint": self.constraint,
             "non-ideal": self.non_ideal,
             "applied": self.applied,
         }
-        return {name: impulse.work for name, impulse in parts.items()}
+
+    @property
+    def ledger(self) -> dict[str, float]:
+        """The energy that each impulse supplied; the sum is the change of kinetic energy."""
+        return {name: impulse.work for name, impulse in self.impulses.items()}
 
     def __str__(self) -> str:
         from nsdyn.analysis.transition_text import text
@@ -251,7 +254,7 @@ def _live_part(gt: ArrayLike | None, live: ArrayLike | None, after: Subspace) ->
 def _ideal(
     L: np.ndarray, after: Subspace, v: np.ndarray, gt: np.ndarray, U: np.ndarray
 ) -> np.ndarray:
-    """The velocity after an ideal transition: that of `PostSwitchGradient`."""
+    """The velocity after an ideal transition, as `PostSwitchGradient` gives it."""
     free = v + scipy.linalg.cho_solve((L, True), U)
     driven = rank.least_change(after.G, L @ L.T, -gt) if np.any(gt) else 0.0
     return free - after.P @ free + driven
@@ -285,8 +288,8 @@ def _angles(before: Subspace, after: Subspace) -> np.ndarray:
 
 
 def _kind(*spaces: Subspace) -> str:
-    """Independent rows mean a regular point; dependent rows may be redundant or singular, which
-    cannot be decided from the matrices alone."""
+    """Independent rows mean a regular point. Dependent rows may be redundant or singular; matrices
+    alone cannot decide which."""
     return REGULAR if all(space.rank == len(space.G) for space in spaces) else UNDECIDED
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from nsdyn.analysis.transition import REGULAR, SINGULAR, TransitionReport
 
-MOST = 12  # largest number of coordinates that are listed one by one
+MOST = 12  # largest number of values listed one by one
 NOISE = 1e-13  # relative size below which a number is shown as 0
 KINDS = {
     REGULAR: "regular: the rank is that of configurations nearby",
@@ -61,12 +61,7 @@ def _impulses(report: TransitionReport) -> str:
     W = np.linalg.inv(report.M)
     T = _scale(report)
     rows = []
-    named = (
-        ("constraint", report.constraint),
-        ("non-ideal", report.non_ideal),
-        ("applied", report.applied),
-    )
-    for name, impulse in named:
+    for name, impulse in report.impulses.items():
         sizes = [
             float(0.5 * f @ W @ f) for f in (impulse.total, impulse.constrained, impulse.admissible)
         ]
@@ -111,7 +106,7 @@ def _numbers(values: np.ndarray, scale: float | None = None) -> str:
 
 
 def _table(head: tuple[str, ...] | None, rows: list[tuple[str, ...]], left: bool = False) -> str:
-    """Aligned columns: the first to the left, the others to the right, or all to the left."""
+    """Aligned columns: the first left, the others right or, with `left`, left too."""
     lines = rows if head is None else [head, *rows]
     widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
     place = lambda k, cell: cell.ljust(widths[k]) if left or k == 0 else cell.rjust(widths[k])

@@ -13,7 +13,7 @@ def check_inputs(problem: Problem) -> None:
     q, v = problem.q0, problem.v0
     if problem.system.kinematics is None and q.shape != v.shape:
         raise ProblemError(
-            f"q0, v0: expected the same size, as q' = v, found {q.shape[0]} and {v.shape[0]} "
+            f"q0, v0: expected the same size, since q' = v, found {q.shape[0]} and {v.shape[0]} "
             "entries; for quasi-velocities give System(kinematics=...)"
         )
     expect.finite("q0", q)
@@ -22,7 +22,7 @@ def check_inputs(problem: Problem) -> None:
         name = f"params{jax.tree_util.keystr(path)}"
         if not isinstance(leaf, jax.Array):
             raise ProblemError(
-                f"{name}: expected a number or an array, found {leaf!r}; keep it out of params"
+                f"{name}: expected a number or an array, found {leaf!r}; remove it from params"
             )
         if jnp.issubdtype(leaf.dtype, jnp.inexact):
             expect.finite(name, leaf)

@@ -1,12 +1,11 @@
-"""Verification of a problem, before anything large is compiled.
+"""Verification of a problem before any large program is compiled.
 
-`check_start` verifies what a run needs at its beginning (`simulate` calls it):
+`check_start`, called by `simulate`, verifies what a run needs at its start:
 
     shapes,  M = M^T > 0,  solve = M^-1 b,  momentum = M v,
-    g(q0, t0) = 0,  G v0 + g_t = 0,  and what each constraint asks for itself                  (1)
+    g(q0, t0) = 0,  G v0 + g_t = 0,  and the requirements of each constraint                   (1)
 
-`check` verifies this and the conditions under which the mode changes, see
-`nsdyn.checks.switching`.
+`check` verifies this and the conditions of mode changes (`nsdyn.checks.switching`).
 """
 
 import functools
@@ -17,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nsdyn._expect import finite
+from nsdyn._types import Configuration, Mode, Params, Time, Velocity
 from nsdyn.checks.inputs import check_inputs
 from nsdyn.checks.report import Report
 from nsdyn.checks.sample import STEPS, Sample, begin, guards
@@ -24,7 +24,7 @@ from nsdyn.checks.start import StartRows, mass_matrix, mass_product, mass_solve
 from nsdyn.checks.switching import check_mode_changes
 from nsdyn.constraints.base import AbstractConstraint, Start
 from nsdyn.errors import ProblemError
-from nsdyn.mechanics.model import Model, Point
+from nsdyn.mechanics.model import Model, Point, split
 from nsdyn.problem import Problem
 
 
@@ -34,8 +34,8 @@ def check_start(problem: Problem) -> Report:
 
 
 def check(problem: Problem, rollout: Callable) -> Report:
-    """Verify a problem at its start and where its mode changes. `rollout` is `nsdyn.rollout`, which
-    lives above the checks."""
+    """Verify a problem at its start and at its mode changes. `rollout` is `nsdyn.rollout`, which
+    this room cannot import."""
     report, model, start = _start(problem)
     check_mode_changes(report, problem, model, start, rollout)
     return report
@@ -57,7 +57,8 @@ def _start(problem: Problem) -> tuple[Report, Model, Point]:
     mass_product(report, s)
     finite("System(force=...)", s.f, " at q0, v0")
     finite("System(potential=...)", s.V, " at q0")
-    rows = StartRows(model, point, p, s, _row_names(model, point, p))
+    names = _row_names(model, point, p)
+    rows = StartRows(model=model, point=point, p=p, s=s, names=names)
     rows.check_finite()
     for part, start in zip(model.parts, _starts(model, point, p, s), strict=True):
         part.check_start(report, start)
@@ -65,8 +66,8 @@ def _start(problem: Problem) -> tuple[Report, Model, Point]:
     return report, model, point
 
 
-def _model(problem: Problem, q, v, t, p) -> Model:
-    """The model of a problem whose functions all return what they should."""
+def _model(problem: Problem, q: Configuration, v: Velocity, t: Time, p: Params) -> Model:
+    """The model of a problem; raises ProblemError if a function returns a wrong shape."""
     system = problem.system
     system.check_shapes(q, v, t, p)
     qdot = jax.eval_shape(system.rate, q, v, p)
@@ -86,7 +87,7 @@ def _model(problem: Problem, q, v, t, p) -> Model:
     return model
 
 
-def _starts(model: Model, point: Point, p, s: Sample) -> Iterator[Start]:
+def _starts(model: Model, point: Point, p: Params, s: Sample) -> Iterator[Start]:
     """The start as each constraint sees it."""
     for k, mode in enumerate(model.split_mode(point.mode)):
         yield Start(
@@ -102,18 +103,19 @@ def _starts(model: Model, point: Point, p, s: Sample) -> Iterator[Start]:
         )
 
 
-def _guard_values(model: Model, point: Point, p, s: Sample, k: int):
-    """Guards of constraint k, and what counts as zero for them."""
+def _guard_values(
+    model: Model, point: Point, p: Params, s: Sample, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Guards of constraint k, and the bounds below which they count as zero."""
     if not model.guard_counts[k]:
         return np.zeros(0), np.zeros(0)
     at = guards(model, point, p)
-    first = sum(model.guard_counts[:k])
-    mine = slice(first, first + model.guard_counts[k])
     zero = float(model.tolerances.touch) * at.sizes(s)
-    return at.value[mine], zero[mine]
+    value, bound = (split(x, model.guard_counts)[k] for x in (at.value, zero))
+    return value, bound
 
 
-def _row_names(model: Model, point: Point, p) -> list[str]:
+def _row_names(model: Model, point: Point, p: Params) -> list[str]:
     names: list[str] = []
     each = zip(model.parts, model.split_mode(point.mode), model.row_counts, strict=True)
     for k, (part, mode, count) in enumerate(each):
@@ -122,11 +124,10 @@ def _row_names(model: Model, point: Point, p) -> list[str]:
     return names
 
 
-def _named(part: AbstractConstraint, point: Point, p, mode, count: int) -> list[str]:
+def _named(part: AbstractConstraint, point: Point, p: Params, mode: Mode, count: int) -> list[str]:
     names = part.row_names(point.q, point.t, p, mode, count)
     if len(names) != count:
         raise ProblemError(
-            f"{type(part).__name__}.row_names: expected {count} names, one for each row, found "
-            f"{names}"
+            f"{type(part).__name__}.row_names: expected {count} names, one per row, found {names}"
         )
     return names

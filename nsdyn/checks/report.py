@@ -1,11 +1,11 @@
-"""What a check found, line by line, and warnings that point to the user's own line."""
+"""The report of a check, one line per property."""
 
 from typing import NamedTuple
 
 
 class Line(NamedTuple):
-    """What was looked at, what was found, and the verdict: "ok", "note" (it could not be verified,
-    for the reason given) or "warning"."""
+    """The property checked, the finding, and the verdict: "ok", "note" (not verified, for the
+    reason given) or "warning"."""
 
     what: str
     found: str
@@ -13,10 +13,10 @@ class Line(NamedTuple):
 
 
 class Report:
-    """What was verified, line by line; print it. What is wrong is raised, so `ok` tells whether
-    there were warnings."""
+    """The properties that were verified; print it. Errors are raised, so `ok` is False only if
+    there are warnings."""
 
-    def __init__(self, title: str):
+    def __init__(self, title: str) -> None:
         self.title = title
         self.lines: list[Line] = []
 
@@ -24,7 +24,7 @@ class Report:
         self.lines.append(Line(what, found, verdict))
 
     def has(self, what: str) -> bool:
-        """Whether there is a line about this already: a cyclic motion comes by again and again."""
+        """Whether there is already a line about this; a periodic motion repeats its events."""
         return any(line.what == what for line in self.lines)
 
     @property

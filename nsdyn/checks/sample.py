@@ -1,14 +1,14 @@
-"""Numbers at a point: what a mechanism is there, and how large is small there.
+"""A mechanism evaluated at a point, and the sizes that tolerances are relative to.
 
-All functions of a mechanism are evaluated together by one small compiled program (`sample`), its
-guards by another (`guards`), which serve every later check of the same problem. The rest is numpy.
+One small compiled program (`sample`) evaluates all functions of a mechanism together, another
+(`guards`) its guards; both serve every later check of the same problem. The rest is numpy.
 
-What is small is measured as in a run (`nsdyn.tolerances`), with the step h of the coarse run:
+Sizes are measured as in a run (`nsdyn.tolerances`), with the step h of the coarse run:
 
     length   L from `Model.length`,     speed   V = |v|_M + h |M^-1 f|_M                       (1)
 
-With the row sizes w = |G|_(M^-1) a row is small if |g| <= tolerance w L, and its rate if |psi| <=
-tolerance w V. The searches look for r(q, t) = 0 by damped Gauss-Newton steps of least norm,
+With the row sizes w = |G|_(M^-1), a row is small if |g| <= tolerance w L and its rate is small if
+|psi| <= tolerance w V. Roots of r(q, t) are found by damped Gauss-Newton steps of least norm,
 
     min |dx|_M^2 + (V dt)^2  subject to  G dx + g_t dt = -r,   q <- q + B dx,   t <- t + dt    (2)
 
@@ -18,20 +18,22 @@ with rows G = d psi / dv, their rates g_t = psi at v = 0, and q' = B v.
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
+from nsdyn._types import Configuration, Jacobian, Number, Params, Rows, Time, Velocity
 from nsdyn.mechanics.formulations import lagrange
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import rank
 
-STEPS = 250  # of the coarse run over the whole time; h = (t_end - t0)/STEPS in (1)
+STEPS = 250  # number of steps of the coarse run; h = (t_end - t0)/STEPS in (1)
 ITERATIONS = 60
-ROOT = 1e-10  # residual of a root, beside w L
+ROOT = 1e-10  # residual of a root, relative to w L
 SINGULAR = 1e-12  # singular values of unit rows that count as zero in (2)
 
 
@@ -65,12 +67,12 @@ class Sample:
 
     @functools.cached_property
     def length(self) -> float:
-        """L of (1). At rest in the origin without forces nothing but a unit is left."""
+        """L of (1), or |(1, ..., 1)|_M for a mechanism at rest at the origin without forces."""
         return float(self.size) or self.norm(np.ones_like(self.v))
 
     @functools.cached_property
     def push(self) -> float:
-        """|M^-1 f|_M, an acceleration; 0 where there are no finite forces."""
+        """|M^-1 f|_M, an acceleration; 0 if forces are not finite."""
         found = float(np.sqrt(self.f @ np.linalg.solve(self.M, self.f)))
         return found if np.isfinite(found) else 0.0
 
@@ -81,8 +83,8 @@ class Sample:
 
     @functools.cached_property
     def extent(self) -> float:
-        """How far away it is worth looking: as far as the mechanism is from its origin, or may get
-        until t_end."""
+        """How far away roots are searched for: the distance of the mechanism from its origin, or
+        how far it may move until t_end."""
         distance = self.norm(np.linalg.lstsq(self.B, self.q, rcond=None)[0])
         moved = max(distance, self.span * self.norm(self.v))
         return moved or self.span**2 * self.push or self.length
@@ -94,7 +96,7 @@ class Sample:
 
     @property
     def spread(self) -> np.ndarray:
-        """The largest entries of q' for such velocities."""
+        """The largest entries of q' for velocities with |v|_M = 1."""
         return np.abs(self.B) @ self.widths
 
     def norm(self, x: np.ndarray) -> float:
@@ -111,30 +113,29 @@ class Sample:
         return np.column_stack([self.G, self.gt / self.speed])
 
 
-def begin(model: Model, q, v, t, p) -> tuple[Model, Point, Sample]:
-    """The model that knows how large the motion is, the point where it starts, and the sample
-    there: one program, which is all that most checks of a start need."""
+def begin(
+    model: Model, q: Configuration, v: Velocity, t: Time, p: Params
+) -> tuple[Model, Point, Sample]:
+    """The model with the sizes of its motion, the start, and the sample there. One program, all
+    that most checks of a start need."""
     model, point, values = _begin(model, q, v, t, p)
     return model, point, Sample(**jax.tree.map(np.asarray, values))
 
 
-def sample(model: Model, point: Point, p) -> Sample:
+def sample(model: Model, point: Point, p: Params) -> Sample:
     values = _sample(model, jax.tree.map(np.asarray, point), p)
     return Sample(**jax.tree.map(np.asarray, values))
 
 
 @eqx.filter_jit
-def _begin(model: Model, q, v, t, p):
+def _begin(
+    model: Model, q: Configuration, v: Velocity, t: Time, p: Params
+) -> tuple[Model, Point, dict[str, Any]]:
     model, point = model.begin(q, v, t, p)
     return model, point, _values(model, point, p)
 
 
-@eqx.filter_jit
-def _sample(model: Model, point: Point, p) -> dict:
-    return _values(model, point, p)
-
-
-def _values(model: Model, point: Point, p) -> dict:
+def _values(model: Model, point: Point, p: Params) -> dict:
     system = model.system
     q, v = point.q, point.v
     B = jax.jacfwd(lambda v: system.rate(q, v, p))(v)
@@ -157,8 +158,13 @@ def _values(model: Model, point: Point, p) -> dict:
     }
 
 
-def _rows(model: Model, point: Point, p, B):
-    """g, G and g_t; in one sweep where all rows have a position level."""
+_sample = eqx.filter_jit(_values)
+
+
+def _rows(
+    model: Model, point: Point, p: Params, B: Float[Array, "nq n"]
+) -> tuple[Rows, Jacobian, Rows]:
+    """g, G and g_t; by one Jacobian if all rows have a position level."""
     if model.all_positional:
         rows = lambda x: model.rows(point.replace(q=x[:-1], t=x[-1]), p)
         g, slope = _with_slope(rows, jnp.append(point.q, point.t))
@@ -167,19 +173,19 @@ def _rows(model: Model, point: Point, p, B):
     return model.rows(point, p), G, psi - G @ point.v
 
 
-def _with_slope(function: Callable, x):
+def _with_slope(function: Callable, x: Array) -> tuple[Array, Array]:
     twice = lambda x: (function(x),) * 2
     slope, value = jax.jacfwd(twice, has_aux=True)(x)
     return value, slope
 
 
-def columns(n: int):
-    """Test vectors for `solve`: unit vectors and one of all ones."""
+def columns(n: int) -> Float[Array, "n columns"]:
+    """Test vectors for `solve`: at most eight unit vectors and a vector of ones."""
     return jnp.concatenate([jnp.eye(n)[:, : min(n, 8)], jnp.ones((n, 1))], axis=1)
 
 
 class Guards(NamedTuple):
-    """The guards with the multipliers lam of the motion, and their derivatives."""
+    """The guards, their derivatives, and the multipliers lam of the motion."""
 
     value: np.ndarray
     by_q: np.ndarray
@@ -198,7 +204,7 @@ class Guards(NamedTuple):
         return np.any(self.by_v != 0, axis=1) | np.any(self.by_lam != 0, axis=1)
 
     def sizes(self, s: Sample) -> np.ndarray:
-        """The size of each guard, made up of those of its arguments."""
+        """The size of each guard, from the sizes of its arguments."""
         by_q = np.abs(self.by_q) @ (s.length * s.spread)
         by_v = np.abs(self.by_v) @ (s.speed * s.widths)
         by_lam = np.abs(self.by_lam) @ np.abs(self.lam)
@@ -209,13 +215,13 @@ class Guards(NamedTuple):
         return np.append(self.by_q[n] @ s.B, self.by_t[n] / s.speed)
 
 
-def guards(model: Model, point: Point, p, more_lam: float = 0.0) -> Guards:
+def guards(model: Model, point: Point, p: Params, more_lam: float = 0.0) -> Guards:
     found = _guards(model, jax.tree.map(np.asarray, point), np.float64(more_lam), p)
     return Guards(*map(np.asarray, found))
 
 
 @eqx.filter_jit
-def _guards(model: Model, point: Point, more_lam, p):
+def _guards(model: Model, point: Point, more_lam: Number, p: Params) -> tuple[Array, ...]:
     lam = lagrange(model, point, p).lam + more_lam
     values = lambda q, v, lam, t: model.guards(point.replace(q=q, v=v, t=t), lam, p)
     at = (point.q, point.v, lam, point.t)
@@ -227,11 +233,11 @@ def nearest_root(evaluate: Callable, point: Point, free_time: bool = False) -> P
     and the sample there."""
     try:
         return _newton(evaluate, point, free_time)
-    except np.linalg.LinAlgError:  # the mass matrix is not positive definite on the way
+    except np.linalg.LinAlgError:  # the search met an indefinite mass matrix
         return None
 
 
-def _newton(evaluate, point, free_time):
+def _newton(evaluate: Callable, point: Point, free_time: bool) -> Point | None:
     r, J, s = evaluate(point)
     for _ in range(ITERATIONS):
         if not np.any(r) or not np.all(np.isfinite(J)):

@@ -1,28 +1,30 @@
-"""What must hold at the start, in numbers: mass matrix, mass solve, momentum, and the rows.
+"""Numerical checks of a start: mass matrix, mass solve, momentum, and rows of the constraints.
 
 Dependent rows contradict each other if, for the unit rows h_i of `nsdyn.numerics.rank`,
 
     w^T h = 0   but   w^T r != 0,   r_i = g_i / (w_i L)                                        (1)
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
 import numpy as np
 
 from nsdyn._expect import finite, listed, pasted
+from nsdyn._types import Params
 from nsdyn.checks.report import Report
 from nsdyn.checks.sample import Sample, columns, nearest_root, sample
 from nsdyn.errors import ProblemError, RedundancyWarning, warn
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import rank
 
-CONSISTENT = 1e-8  # residual of a row at the start, beside its size (`nsdyn.checks.sample`)
-SYMMETRIC = 1e-10  # difference of M_ij and M_ji, beside the root of M_ii M_jj
-DEFINITE = 1e-13  # smallest eigenvalue of M with a unit diagonal, for each coordinate
-SAME = 1e-8  # error of solve and momentum, beside the terms that they are made of
-INVOLVED = 1e-6  # share of a row in a dependence, beside that of the others
-NUDGE = 1e-3  # of the mechanism's length, to get off a singular position
+CONSISTENT = 1e-8  # residual of a row at the start, relative to its size (`checks.sample`)
+SYMMETRIC = 1e-10  # difference of M_ij and M_ji, relative to sqrt(M_ii M_jj)
+DEFINITE = 1e-13  # smallest eigenvalue of M scaled to a unit diagonal, per coordinate
+SAME = 1e-8  # error of solve and momentum, relative to their largest terms
+INVOLVED = 1e-6  # share of a row in a dependence, relative to the largest share
+NUDGE = 1e-3  # relative to the length of the mechanism, to leave a singular position
 
 
 def mass_matrix(report: Report, M: np.ndarray) -> None:
@@ -46,7 +48,7 @@ def mass_matrix(report: Report, M: np.ndarray) -> None:
         raise ProblemError(
             f"System(mass=...): expected a positive definite matrix, found {kind} one at q0: "
             f"smallest eigenvalue {smallest:.3g}. Give every coordinate a mass or remove it, or "
-            "start off a singular position"
+            "start away from the singular position"
         )
     report.add("mass matrix positive definite", f"smallest eigenvalue {smallest:.3g}")
 
@@ -82,27 +84,29 @@ def mass_product(report: Report, s: Sample) -> None:
 
 
 class Level(NamedTuple):
-    """Rows that must hold at position or at velocity level: their numbers and residuals, and the
-    size of the state."""
+    """Rows that must hold at position or at velocity level, their residuals, and the size of the
+    state."""
 
-    argument: str  # the one that would have to change, q0 or v0
+    argument: str  # the argument to correct, q0 or v0
     rows: np.ndarray
     residual: np.ndarray
     size: float
 
 
+@dataclasses.dataclass
 class StartRows:
-    """The live rows at the start: they must be finite, hold at q0 and v0, and be able to hold
-    together."""
+    """The live rows at the start: they must be finite, hold at q0 and v0, and not contradict each
+    other."""
 
-    def __init__(self, model: Model, point: Point, p, s: Sample, names: list[str]):
-        self.model = model
-        self.point = point
-        self.p = p
-        self.s = s
-        self.names = names
-        exact = [part.holds_at_start for part in model.parts]
-        self.rows = np.flatnonzero(s.live & np.repeat(np.array(exact, bool), model.row_counts))
+    model: Model
+    point: Point
+    p: Params
+    s: Sample
+    names: list[str]
+
+    def __post_init__(self) -> None:
+        exact = np.array([part.holds_at_start for part in self.model.parts], bool)
+        self.rows = np.flatnonzero(self.s.live & np.repeat(exact, self.model.row_counts))
 
     def check_finite(self) -> None:
         s = self.s
@@ -149,12 +153,11 @@ class StartRows:
             "Problem(constraint=...): expected rows that can hold together, found that "
             f"{self._listed(level.rows[guilty])} contradict each other {where}: their gradients "
             f"are dependent, but their residuals {listed(level.residual[guilty])} are not. Remove "
-            "one of them, or start off the singular position"
+            "one of them, or start away from the singular position"
         )
 
     def _clash(self, rows: np.ndarray, relative: np.ndarray, bound: float) -> np.ndarray:
-        """Which rows have gradients that depend on each other while what they ask for does
-        not."""
+        """Which rows have dependent gradients but contradictory right-hand sides `relative`."""
         null = self._dependences(rows)
         clash = np.abs(null @ (null.T @ relative))  # (1)
         largest = np.max(clash, initial=0.0)
@@ -184,7 +187,7 @@ class StartRows:
         )
 
     def _keep_together(self) -> None:
-        """Dependent rows that hold now must also ask for the same acceleration."""
+        """Dependent rows that hold now must also require the same acceleration."""
         gamma = np.asarray(_gamma(self.model, self.point, self.p))[self.rows]
         relative = gamma / self.s.row_sizes(self.s.G[self.rows])
         bound = CONSISTENT * (self.s.push + np.max(np.abs(relative)))
@@ -194,11 +197,11 @@ class StartRows:
                 "Problem(constraint=...): expected rows that can hold together, found that "
                 f"{self._listed(self.rows[guilty])} contradict each other from t0 on: they hold at "
                 "q0 and v0 with dependent gradients, but their second derivatives differ. Remove "
-                "one of them, or start off the singular position"
+                "one of them, or start away from the singular position"
             )
 
     def _offer(self, level: Level) -> str | None:
-        """The nearest consistent state in words, or None."""
+        """A message with the nearest consistent state, or None."""
         if level.argument == "v0":
             v = self._nearest_velocity(self.point)
             return None if v is None else f"The nearest consistent state: v0 = {pasted(v)}"
@@ -214,7 +217,7 @@ class StartRows:
         return f"The nearest consistent state: {position}, v0 = {pasted(v)}"
 
     def _nearest_position(self, rows: np.ndarray) -> Point | None:
-        def evaluate(point: Point):
+        def evaluate(point: Point) -> tuple[np.ndarray, np.ndarray, Sample]:
             s = sample(self.model, point, self.p)
             return s.g[rows], s.rows_over_time[rows], s
 
@@ -234,6 +237,4 @@ class StartRows:
         return ", ".join(self.names[i] for i in rows)
 
 
-@eqx.filter_jit
-def _gamma(model: Model, point: Point, p):
-    return model.gamma(point, p)
+_gamma = eqx.filter_jit(Model.gamma)

@@ -1,25 +1,26 @@
-"""The conditions of a mode change, verified where a mechanism changes its mode.
+"""The conditions of mode changes, verified at the points where the mode changes.
 
-At a point where mode i holds and is left because its guard z falls through zero, g_i(q) = 0 and
-z(q) = 0, with gradients G and Z,
+At a point where the guard z of mode i falls through zero, g_i(q) = 0 and z(q) = 0, with gradients G
+and Z,
 
     the new mode j continues:            g_j = 0                                               (1)
     z crosses zero along the motion:     rank [G_i; Z_i] = rank G_i + 1                        (2)
     and does not stay there:             rank [G_j; Z_j] = rank G_j + 1                        (3)
 
-(Patil and Bruls). If (3) fails, z is the constraint of the new mode itself: a capture, which has to
-latch. (2) and (3) apply to guards that depend on q, and perhaps on t, alone. Rows that depend on
-time are taken as rows over (dx, V dt).
+(Patil and Bruls). If (3) fails, z is the constraint of the new mode itself: a capture, which must
+latch. (2) and (3) apply to guards that depend on q, and perhaps t, only. Rows that depend on time
+are rows over (dx, V dt).
 
-Points are found in two ways. A coarse run meets them as the motion does, and each of its events
-must satisfy the conditions. Modes that it does not leave are searched by Gauss-Newton from several
-starts; such a point may lie where no motion comes, so only one of them needs to satisfy (1).
+Points are found in two ways. Every event of a coarse run must satisfy the conditions. For guards
+that do not fire in it, points are searched by Gauss-Newton from several starts; a motion may never
+reach such a point, so it suffices if one of them satisfies (1).
 
-Where z is tangent to the constraint, g = z = 0 has a double root, known to the square root of
-round-off only; `rank.DEPENDENT`, the bound on the sine of the angle between Z and the rows, is well
+Where z is tangent to the constraint, g = z = 0 has a double root, accurate only to the square root
+of round-off; `rank.DEPENDENT`, the bound on the sine of the angle between Z and the rows, is well
 above that.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -28,20 +29,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from nsdyn._expect import listed
+from nsdyn._types import AnyMode, Params
 from nsdyn.checks.coarse_run import coarse_run
 from nsdyn.checks.report import Report
 from nsdyn.checks.sample import Guards, Sample, guards, nearest_root, sample
 from nsdyn.errors import ProblemError
-from nsdyn.mechanics.model import Model, Point
+from nsdyn.mechanics.model import Model, Point, split
 from nsdyn.numerics import rank
 from nsdyn.problem import Problem
+from nsdyn.results.solution import Solution
 
-SEARCHED = 16  # modes of each constraint at most
-STEPS_AWAY = (0.02, -0.02, 0.2, -0.2, 1.0, -1.0)  # of the extent of the mechanism, for the starts
-DIRECTIONS = 3  # free directions at most in which they go
-SAME_POINT = 1e-5  # of that extent
-SAME_TIME = 1e-9  # of the whole time
-SHIFTS = (0.0, 0.1, -0.2)  # of the extent, where a guard shows what it depends on
+SEARCHED = 16  # largest number of modes searched for each constraint
+STEPS_AWAY = (0.02, -0.02, 0.2, -0.2, 1.0, -1.0)  # of starts, relative to the extent
+DIRECTIONS = 3  # largest number of free directions for starts
+SAME_POINT = 1e-5  # distance of equal points, relative to the extent
+SAME_TIME = 1e-9  # relative to t_end - t0
+SHIFTS = (0.0, 0.1, -0.2)  # relative to the extent: probes of what a guard depends on
 
 
 class Guard(NamedTuple):
@@ -52,17 +55,20 @@ class Guard(NamedTuple):
     i: int
 
 
+@dataclasses.dataclass
 class Places:
-    """A model at work: samples, guards and mode changes at its points."""
+    """Samples, guards and mode changes of a model at points."""
 
-    def __init__(self, model: Model, start: Point, p, t_end: float):
-        self.model = model
-        self.start = start
-        self.p = p
-        self.t_end = t_end
-        self.here = sample(model, start, p)
-        self.meet = float(model.tolerances.meet)
-        self.scale = eqx.tree_at(lambda x: x.touch, model.scale, model.tolerances.meet)
+    model: Model
+    start: Point
+    p: Params
+    t_end: float
+
+    def __post_init__(self) -> None:
+        meet = self.model.tolerances.meet
+        self.here = self.sample(self.start)
+        self.meet = float(meet)
+        self.scale = eqx.tree_at(lambda x: x.touch, self.model.scale, meet)
 
     def sample(self, point: Point) -> Sample:
         return sample(self.model, point, self.p)
@@ -74,8 +80,8 @@ class Places:
         """The mode of part k."""
         return np.asarray(self.model.split_mode(point.mode)[k])
 
-    def entered(self, point: Point, mode) -> Point:
-        """The point in another mode of the whole; constraints that change hold what they find."""
+    def entered(self, point: Point, mode: AnyMode) -> Point:
+        """The point in another mode; constraints that change refresh their held values."""
         old = self.model.split_mode(point.mode)
         new = self.model.split_mode(mode)
         held = list(point.held)
@@ -84,18 +90,18 @@ class Places:
                 held[k] = part.hold(point.q, point.t, self.p)
         return point.replace(mode=mode, held=tuple(held))
 
-    def with_mode(self, point: Point, k: int, mode) -> Point:
+    def with_mode(self, point: Point, k: int, mode: AnyMode) -> Point:
         """The point with part k in another mode."""
         modes = list(map(jnp.asarray, self.model.split_mode(point.mode)))
         modes[k] = jnp.asarray(mode)
         return self.entered(point, np.asarray(self.model.join_modes(modes)))
 
     def guards_of(self, k: int) -> list[Guard]:
-        first = sum(self.model.guard_counts[:k])
-        return [Guard(first + i, k, i) for i in range(self.model.guard_counts[k])]
+        numbers = split(range(self.model.k), self.model.guard_counts)[k]
+        return [Guard(n, k, i) for i, n in enumerate(numbers)]
 
     def vanishing(self, point: Point, k: int) -> list[Guard]:
-        """The guards of part k that are zero here and depend on q, not on v or lam."""
+        """The guards of part k that are zero here and depend on q but not on v or lam."""
         at = self.guards(point)
         zero = np.abs(at.value) <= self.meet * at.sizes(self.sample(point))
         wanted = zero & at.read_q & ~at.read_motion
@@ -110,11 +116,9 @@ class Places:
         return rank.sine(Z, rows, s.M) if finite else np.nan
 
     def miss(self, point: Point, k: int) -> str | None:
-        """Why part k does not hold here, or None if it does (1)."""
+        """None if part k holds here (1), else the reason."""
         s = self.sample(point)
-        first = sum(self.model.row_counts[:k])
-        count = self.model.row_counts[k]
-        rows = slice(first, first + count)
+        rows = split(np.arange(self.model.m), self.model.row_counts)[k]
         g = np.where(s.live[rows], s.g[rows], 0.0)
         over = np.abs(g) / (self.meet * s.length * s.row_sizes(s.G[rows]))
         if np.max(over, initial=0.0) <= 1:
@@ -122,13 +126,13 @@ class Places:
         worst = int(np.argmax(over))
         part = self.model.parts[k]
         mode = self.mode(point, k)
-        name = part.row_names(point.q, point.t, self.p, mode, count)[worst]
+        name = part.row_names(point.q, point.t, self.p, mode, len(rows))[worst]
         return (
             f"{part.mode_name(mode)} does not hold there: its row {name} is {g[worst]:.6g}, "
             "expected 0"
         )
 
-    # Words.
+    # Names.
 
     def owner(self, k: int) -> str:
         return f"constraint[{k}] " if len(self.model.parts) > 1 else ""
@@ -158,7 +162,7 @@ def check_mode_changes(
         _search_part(report, places, k, crossed, after)
 
 
-def _events(run, start: Point, places: Places) -> Iterator[tuple[Point, Point]]:
+def _events(run: Solution, start: Point, places: Places) -> Iterator[tuple[Point, Point]]:
     """The points before and after each event of a run."""
     point = start
     events = run.events
@@ -170,12 +174,12 @@ def _events(run, start: Point, places: Places) -> Iterator[tuple[Point, Point]]:
 
 
 def _key(places: Places, guard: Guard, point: Point) -> tuple:
-    """A guard in a mode of its part."""
+    """Identifies a guard in a mode of its part."""
     return (guard.n, *np.ravel(places.mode(point, guard.k)).tolist())
 
 
 def _check_event(report: Report, places: Places, before: Point, after: Point) -> set:
-    """Verify one event; the guards that crossed."""
+    """Verify one event; returns the keys of the guards that crossed zero."""
     crossed = set()
     for k in range(len(places.model.parts)):
         if np.all(places.mode(before, k) == places.mode(after, k)):
@@ -233,13 +237,13 @@ def _check_crossing(
 
 
 def _sines(places: Places, point: Point, k: int) -> list[float]:
-    """Of the angles at which the guards of part k that are zero here can leave zero."""
+    """The sines for the guards of part k that are zero here."""
     return [places.sine(point, guard) for guard in places.vanishing(point, k)]
 
 
 def _capture(places: Places, guard: Guard, before: Point, captive: Point, sines: list) -> str:
-    """Raise if a guard cannot leave zero; in words what is known where a constraint does not
-    mind."""
+    """Raise if a guard cannot leave zero; otherwise a message about the capture, which the
+    constraint allows."""
     part = places.model.parts[guard.k]
     name = part.guard_name(guard.i)
     where = places.where(before, guard.k)
@@ -264,7 +268,7 @@ def _capture(places: Places, guard: Guard, before: Point, captive: Point, sines:
 
 
 def _search_part(report: Report, places: Places, k: int, crossed: set, after: list[Point]) -> None:
-    """Look for points where the guards of part k vanish that the run did not come to."""
+    """Search points that the run did not reach where guards of part k vanish."""
     part = places.model.parts[k]
     modes = part.modes_to_search(places.mode(places.start, k))
     for mode in modes[:SEARCHED]:
@@ -297,15 +301,15 @@ def _search_guard(
         raise _does_not_continue(places, roots[0], guard.k, continued[0][1])
     for root, (after, miss) in zip(roots, continued, strict=True):
         if miss:
-            found = f"no other mode continues at q = {listed(root.q)}, should a motion come there"
+            found = f"no other mode continues at q = {listed(root.q)}, if a motion gets there"
             report.add(what, found, "note")
         else:
             _check_crossing(report, places, guard, root, after)
 
 
 def _continued(places: Places, guard: Guard, point: Point) -> tuple[Point | None, str]:
-    """The point in the mode that follows, or None if only the motion could tell; and in words why
-    there is no such mode."""
+    """The point in the next mode, or None if it depends on the motion; and the reason if there is
+    no next mode."""
     part = places.model.parts[guard.k]
     mode = places.mode(point, guard.k)
     found = part.successors(point.q, places.p, mode, places.scale)
@@ -322,7 +326,7 @@ def _continued(places: Places, guard: Guard, point: Point) -> tuple[Point | None
 
 
 def _not_searchable(places: Places, guard: Guard, start: Point) -> str | None:
-    """Why a guard has no points to search for, as seen at a few places."""
+    """Why a guard cannot be searched, judged at a few points; None if it can."""
     s = places.here
     reads_q = False
     for shift in SHIFTS:
@@ -337,8 +341,7 @@ def _not_searchable(places: Places, guard: Guard, start: Point) -> str | None:
 
 
 def _starts(places: Places, point: Point) -> Iterator[Point]:
-    """The point itself, and others along its velocity and the directions that its rows leave
-    free."""
+    """The point itself, and others along its velocity and the free directions of its rows."""
     yield point
     s = places.sample(point)
     G = s.G[s.live]
@@ -354,7 +357,7 @@ def _starts(places: Places, point: Point) -> Iterator[Point]:
 
 
 def _roots(places: Places, guard: Guard, starts: list[Point]) -> list[Point]:
-    """The different points where rows and guard vanish, the nearest to the start first."""
+    """The distinct points where rows and guard vanish, nearest to the start first."""
     s = places.here
     apart = lambda a, b: float(np.max(np.abs(a.q - b.q) / s.spread) / s.extent)
     found: list[Point] = []
@@ -366,7 +369,7 @@ def _roots(places: Places, guard: Guard, starts: list[Point]) -> list[Point]:
 
 
 def _root(places: Places, guard: Guard, start: Point) -> Point | None:
-    def evaluate(point: Point):
+    def evaluate(point: Point) -> tuple[np.ndarray, np.ndarray, Sample]:
         s = places.sample(point)
         rows = s.live & places.model.positional
         at = places.guards(point)

@@ -1,12 +1,12 @@
 """The command line: `nsdyn list`, `run`, `compare`, `sweep`, `figures`, `bench`.
 
 Exit codes: 0 all went well, 1 a run stopped early, 2 the input was wrong. Messages go to stderr.
-What takes long to import is imported inside the commands, so that help comes at once.
+Slow imports are inside the commands, so that help appears immediately.
 """
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,6 +28,9 @@ from nsdyn.cli.console import (
 from nsdyn.cli.parse import parse_object, parse_ranges, parse_settings, signature, sweep_arguments
 from nsdyn.errors import FileError, ProblemError
 
+if TYPE_CHECKING:  # slow to import
+    import nsdyn
+
 app = typer.Typer(
     help="Nonsmooth dynamics of mechanisms whose constraints switch.",
     epilog="Start with: nsdyn list",
@@ -48,11 +51,11 @@ MethodText = Annotated[
 Methods = Annotated[
     list[str],
     typer.Option(
-        "--integrator", help="Integrator, with settings; repeatable. None: a set of seven."
+        "--integrator", help="Integrator, with settings; repeatable. Default: a set of seven."
     ),
 ]
 Laws = Annotated[
-    list[str], typer.Option("--law", help="Impulse law; repeatable. None: PostSwitchGradient.")
+    list[str], typer.Option("--law", help="Impulse law; repeatable. Default: PostSwitchGradient.")
 ]
 Formulation = Annotated[
     str, typer.Option(help="Shorthand for RK4: lagrange, projected or minimal.")
@@ -62,20 +65,20 @@ Settings = Annotated[
 ]
 Ranges = Annotated[
     list[str],
-    typer.Option("--vary", metavar="NAME=LOW:HIGH:N", help="Range of values; repeatable."),
+    typer.Option("--vary", metavar="NAME=LOW:HIGH:N", help="Range of N values; repeatable."),
 ]
 Studies = Annotated[
-    list[str], typer.Argument(metavar="[STUDY]...", help="Names from `nsdyn list`; none: all.")
+    list[str], typer.Argument(metavar="[STUDY]...", help="Names from `nsdyn list`; default: all.")
 ]
 Step = Annotated[float, typer.Option(help="Step size.")]
-EndTime = Annotated[float | None, typer.Option(help="End time, if not the problem's own.")]
+EndTime = Annotated[float | None, typer.Option(help="End time; default: that of the problem.")]
 PLOTS = (".png", ".pdf", ".svg")
 OutFile = Annotated[Path | None, typer.Option(help="Write the results to this netCDF file.")]
 
 
 @app.callback(invoke_without_command=True)
 def main(
-    version: Annotated[bool, typer.Option("--version", help="Show the version and leave.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
     if version:
         import nsdyn
@@ -87,7 +90,7 @@ def main(
 @app.command("list", epilog="Example: nsdyn list --pairs")
 def list_(
     pairs: Annotated[
-        bool, typer.Option("--pairs", help="Show which integrator takes which law instead.")
+        bool, typer.Option("--pairs", help="Show which laws each integrator accepts.")
     ] = False,
 ) -> None:
     """Show all problems, integrators, laws and studies."""
@@ -135,11 +138,9 @@ def run(
     with reported():
         import nsdyn
 
-        chosen, method, rule = (
-            _problem(problem, settings),
-            _integrator(integrator, formulation),
-            _law(law),
-        )
+        chosen = _problem(problem, settings)
+        method = _integrator(integrator, formulation)
+        rule = _law(law)
         _require_target("--out", out, ())
         _require_target("--plot", plot, PLOTS)
         with busy("compiling and running"):
@@ -173,14 +174,14 @@ def compare(
     reference: Annotated[
         str, typer.Option(help="Integrator to compare with, or none.")
     ] = "EventDriven(RK4)",
-    refine: Annotated[int, typer.Option(help="Steps of the reference in a step.")] = 8,
+    refine: Annotated[int, typer.Option(help="Steps of the reference per step.")] = 8,
     out: Annotated[Path | None, typer.Option(help="Folder for data, table and figures.")] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Compute again what is archived in --out already.")
+        bool, typer.Option("--force", help="Recompute data that are archived in --out.")
     ] = False,
 ) -> None:
-    """Run integrators and laws side by side and show errors, residuals, energy, effort and times;
-    exit code 1 if all runs fail."""
+    """Compare integrators and laws: errors, residuals, energy, effort and times. The exit code is 1
+    if all runs fail."""
     with reported():
         from nsdyn.studies import compare as comparison
         from nsdyn.studies.lib import compare_figures, compare_table
@@ -223,19 +224,17 @@ def sweep(
     settings: Settings = [],  # noqa: B006
     out: OutFile = None,
 ) -> None:
-    """Simulate all combinations of parameters. NAME is a parameter, q0[i] or v0[i]; exit code 1 if
-    all runs fail."""
+    """Simulate all combinations of parameter values. NAME is a parameter, q0[i] or v0[i]. The exit
+    code is 1 if all runs fail."""
     with reported():
         import nsdyn
         from nsdyn.studies.lib import archive
 
         if out is not None and out.suffix != ".nc":
             raise FileError(f"--out {out}: expected a name that ends in .nc")
-        chosen, method, rule = (
-            _problem(problem, settings),
-            _integrator(integrator, formulation),
-            _law(law),
-        )
+        chosen = _problem(problem, settings)
+        method = _integrator(integrator, formulation)
+        rule = _law(law)
         values = parse_ranges(vary)
         arguments = sweep_arguments(chosen, values)
         with counted("trajectories") as report:
@@ -243,7 +242,7 @@ def sweep(
             result = nsdyn.sweep(chosen, method, step=step, law=rule, **arguments, **options)
         show_statuses(result)
         if out is not None:
-            told = {
+            about = {
                 "problem": problem,
                 "set": settings,
                 "vary": vary,
@@ -251,7 +250,7 @@ def sweep(
                 "law": law,
                 "integrator": repr(method),
             }
-            archive.write(out.parent, out.stem, sweep_variables(values, result), told)
+            archive.write(out.parent, out.stem, sweep_variables(values, result), about)
             print(f"wrote {out} and {out.with_suffix('.json')}")
         if not result.ok.any():
             raise typer.Exit(1)
@@ -261,11 +260,9 @@ def sweep(
 def figures(
     study: Studies = [],  # noqa: B006
     out: Annotated[Path, typer.Option(help="Folder for data and figures.")] = Path("figures"),
-    force: Annotated[
-        bool, typer.Option("--force", help="Compute again what is archived already.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Recompute archived data.")] = False,
 ) -> None:
-    """Compute the data of studies, archive them, draw their figures."""
+    """Compute and archive the data of studies and draw their figures."""
     with reported():
         from nsdyn import studies
 
@@ -281,15 +278,15 @@ def bench(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Write the measurements to this JSON file, figures to a folder beside it."
+            help="Write measurements to this JSON file, figures to a folder of the same name."
         ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer repetitions, no memory test.")
     ] = False,
 ) -> None:
-    """Time nsdyn on this machine: the 3R pendulum beside C, NSGA beside RK4, chains of 2 to 1024
-    links beside the dense mass matrix; takes some minutes, with --quick three."""
+    """Time nsdyn on this machine: the 3R pendulum against C, NSGA against RK4, recursions against
+    the dense mass matrix for chains of 2 to 1024 links. Takes some minutes, with --quick three."""
     with reported():
         from nsdyn.studies.lib import archive, benchmark
 
@@ -315,15 +312,15 @@ def bench(
 def _list_pairs() -> None:
     from nsdyn.studies.lib import pairs
 
-    show_pairs("integrators and laws, for constraints that switch and for Contact", pairs.pairs())
+    show_pairs("integrators and laws, for switching constraints and for Contact", pairs.pairs())
     show_pairs(
-        "laws and kinds of switches: constraints are exchanged or added, a contact closes",
+        "laws and kinds of mode changes: constraints are exchanged or added, a contact closes",
         pairs.switches(),
     )
 
 
 def _require_target(option: str, path: Path | None, suffixes: Collection[str]) -> None:
-    """A file that cannot be written is told before the run, not after it."""
+    """Report a file that cannot be written before the run, not after it."""
     if path is not None and not path.absolute().parent.is_dir():
         raise FileError(f"{option} {path}: expected a folder that exists, found no {path.parent}")
     if path is not None and suffixes and path.suffix.lower() not in suffixes:
@@ -333,10 +330,10 @@ def _require_target(option: str, path: Path | None, suffixes: Collection[str]) -
         )
 
 
-# What the words on the command line mean
+# Objects from arguments
 
 
-def _problem(name: str, settings: Iterable[str]) -> Any:
+def _problem(name: str, settings: Iterable[str]) -> "nsdyn.Problem":
     from nsdyn import problems
 
     try:
@@ -358,26 +355,25 @@ def _laws() -> dict[str, type]:
 
     public = {name: getattr(laws, name) for name in laws.__all__}
     classes = {name: c for name, c in public.items() if isinstance(c, type)}
-    kinds = {name: c for name, c in classes.items() if issubclass(c, laws.AbstractLaw)}
-    return {name: c for name, c in kinds.items() if c is not laws.AbstractLaw}
+    return {name: c for name, c in classes.items() if laws.AbstractLaw in c.__mro__[1:]}
 
 
-def _law(text: str) -> Any:
+def _law(text: str) -> "nsdyn.laws.AbstractLaw":
     return parse_object("law", text, _laws())
 
 
-def _integrator(text: str, formulation: str) -> Any:
+def _integrator(text: str, formulation: str) -> "nsdyn.AbstractIntegrator":
     from nsdyn.stepping.integrator import as_integrator
 
     known = _integrators()
     if formulation and text != "RK4":
         raise ProblemError(
-            f"--formulation is for --integrator RK4 alone; give {text!r} its settings in "
-            "parentheses"
+            f"--formulation: expected --integrator RK4, found {text!r}; give settings in "
+            "parentheses, as in 'RK4(formulation=minimal)'"
         )
     if formulation:
         made = known["RK4"](formulation=formulation)
     else:
         made = parse_object("integrator", text, known)
-    # A smooth method that cannot go by itself needs a driver.
+    # A smooth method that cannot run alone needs a driver.
     return known["EventDriven"](made) if as_integrator(made) is None else made

@@ -1,10 +1,10 @@
-"""What the command line shows: tables, progress, messages, exit codes."""
+"""Output of the command line: tables, progress, messages, exit codes."""
 
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -19,8 +19,13 @@ from rich.progress import (
 )
 from rich.table import Table
 
-PIPED_WIDTH = 120  # of tables that do not go to a terminal
-WIDE = 200  # of those with many columns: better long lines than broken ones
+if TYPE_CHECKING:  # slow to import
+    import nsdyn
+    import nsdyn.studies.lib.compare_table
+    import nsdyn.studies.lib.pairs
+
+PIPED_WIDTH = 120  # of tables if stdout is not a terminal
+WIDE = 200  # of tables with many columns, rather than wrapped lines
 
 
 @contextmanager
@@ -44,9 +49,12 @@ def show_table(
     width: int = PIPED_WIDTH,
     whole: bool = False,
 ) -> None:
-    """An aligned table on stdout; all columns to the right if they are `numbers`, or those with
-    these indices. `width` is that of a table which does not go to a terminal; one that is `whole`
-    keeps its columns also on a narrow one."""
+    """Print an aligned table.
+
+    numbers: True to align all columns right, or the indices of the columns to align right.
+    width: used if stdout is not a terminal.
+    whole: never wrap or drop columns.
+    """
     right = range(len(columns)) if numbers is True else numbers or ()
     table = Table(box=None, header_style="dim", pad_edge=False)
     for i, column in enumerate(columns):
@@ -66,7 +74,7 @@ def show_table(
     console.print()
 
 
-def show_events(events: Iterable[Any]) -> None:
+def show_events(events: "nsdyn.Events") -> None:
     columns = ("#", "t", "mode", "impulse Lam", "kinetic energy before", "after")
     rows = []
     for i, event in enumerate(events):
@@ -78,7 +86,9 @@ def show_events(events: Iterable[Any]) -> None:
     show_table("events", columns, rows, numbers=True)
 
 
-def show_reports(problem: Any, events: Any, law: Any) -> None:
+def show_reports(
+    problem: "nsdyn.Problem", events: "nsdyn.Events", law: "nsdyn.laws.AbstractLaw"
+) -> None:
     """The analysis of each event."""
     import nsdyn
 
@@ -91,27 +101,26 @@ def show_reports(problem: Any, events: Any, law: Any) -> None:
         print(f"event {i}: {report}\n")
 
 
-def show_end(trajectory: Any) -> None:
-    """The last row of a trajectory."""
-    t, mode, energy = trajectory.t[-1], trajectory.mode[-1], trajectory.energy[-1]
+def show_end(trajectory: "nsdyn.Solution") -> None:
+    """The last sample of a trajectory."""
+    from nsdyn.results.events import counted as events_text
+
     q, v = ([f"{x:.9g}" for x in row[-1]] for row in (trajectory.q, trajectory.v))
     v += [""] * (len(q) - len(v))  # quasi-velocities may be fewer
-    count = len(trajectory.events)
-    events = "1 event" if count == 1 else f"{count} events"
-    title = f"state at t = {t:g} (mode {mode}, energy {energy:.9g}, {events} until then)"
+    last = f"mode {trajectory.mode[-1]}, energy {trajectory.energy[-1]:.9g}"
+    title = (
+        f"state at t = {trajectory.t[-1]:g} ({last}, {events_text(trajectory.events)} until then)"
+    )
     show_table(title, ("i", "q", "v"), list(zip(range(len(q)), q, v, strict=True)), numbers=True)
 
 
-def show_comparison(table: Any) -> None:
-    """The table of a comparison and what its numbers are; in several parts where the terminal is
-    narrow."""
+def show_comparison(table: "nsdyn.studies.lib.compare_table.Table") -> None:
+    """The table of a comparison and its notes; in several parts if the terminal is narrow."""
     console = Console()
     limit = console.width if console.is_terminal else WIDE
     names = [i for i, column in enumerate(table.head) if column in ("integrator", "law")]
-    lengths = [
-        max(len(line) for line in f"{head}\n{rows}".split("\n")) + 2
-        for head, rows in _columns(table)
-    ]
+    columns = zip(table.head, *table.rows, strict=True)
+    lengths = [max(len(x) for x in "\n".join(cells).split("\n")) + 2 for cells in columns]
     parts: list[list[int]] = [[]]
     for i in (i for i in range(len(lengths)) if i not in names):
         if parts[-1] and sum(lengths[k] for k in (*names, *parts[-1], i)) > limit:
@@ -127,13 +136,8 @@ def show_comparison(table: Any) -> None:
     print("\n".join(table.notes))
 
 
-def _columns(table: Any) -> list[tuple[str, str]]:
-    """Head and cells, one to a line, of each column."""
-    return [(head, "\n".join(row[i] for row in table.rows)) for i, head in enumerate(table.head)]
-
-
-def show_pairs(title: str, table: Any) -> None:
-    """A table that is written for markdown, without its marks."""
+def show_pairs(title: str, table: "nsdyn.studies.lib.pairs.Table") -> None:
+    """A table written for markdown, without the markup."""
     plain = lambda cells: tuple(cell.replace("`", "") for cell in cells)
     head = tuple(cell.replace("(", "\n(") for cell in plain(table.head))
     show_table(title, head, map(plain, table.rows), width=WIDE, whole=True)
@@ -142,8 +146,8 @@ def show_pairs(title: str, table: Any) -> None:
     print("\n" * bool(table.notes), end="")
 
 
-def show_statuses(result: Any) -> None:
-    """How many trajectories of a sweep ended how."""
+def show_statuses(result: "nsdyn.Solution") -> None:
+    """The number of runs of a sweep for each status."""
     import numpy as np
 
     codes, counts = np.unique(result.status, return_counts=True)
@@ -152,8 +156,8 @@ def show_statuses(result: Any) -> None:
     show_table(f"{len(result.status)} trajectories", ("status", "count", "meaning"), rows)
 
 
-def sweep_variables(values: dict, result: Any) -> dict[str, tuple]:
-    """A sweep as variables {name: (dimensions, array)} of a file."""
+def sweep_variables(values: dict, result: "nsdyn.Solution") -> dict[str, tuple]:
+    """A sweep as variables {name: (dimensions, array)} for a file."""
     rows = {name: getattr(result, name) for name in ("q", "v", "lam", "mode", "energy")}
     dimensions = {"q": ("coordinate",), "v": ("velocity",), "lam": ("row",), "energy": ()}
     part = lambda name, x: dimensions.get(name, tuple(f"part_{i}" for i in range(x.ndim - 2)))
@@ -168,17 +172,21 @@ def sweep_variables(values: dict, result: Any) -> dict[str, tuple]:
 
 
 def first_sentence(cls: type) -> str:
-    """The first sentence of the description of the file that a class is in."""
+    """The first sentence of the docstring of the module of a class."""
     text = " ".join((sys.modules[cls.__module__].__doc__ or "").partition("\n\n")[0].split())
     return re.split(r"(?<=[\w)\"]{3})[.](?:\s|$)", text)[0].rstrip(".:")
 
 
-def progress(names: Iterable[str], what: str) -> Iterator[str]:
-    """The names one by one, with a bar on stderr."""
+def _bar() -> Progress:
     text = TextColumn("{task.description}")
     columns = (SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+def progress(names: Iterable[str], what: str) -> Iterator[str]:
+    """Yield the names, with a progress bar on stderr."""
     names = list(names)
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with _bar() as bar:
         task = bar.add_task(what, total=len(names))
         for name in names:
             bar.update(task, description=f"{what} {name}")
@@ -188,19 +196,12 @@ def progress(names: Iterable[str], what: str) -> Iterator[str]:
 
 @contextmanager
 def counted(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A function report(done, total) that moves a bar on stderr."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn(what),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    """A function report(done, total) that moves a progress bar on stderr."""
+    with _bar() as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def busy(what: str) -> AbstractContextManager:
-    """A sign of life on stderr."""
+    """A spinner on stderr."""
     return Console(stderr=True).status(what)

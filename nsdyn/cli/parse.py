@@ -1,15 +1,20 @@
-"""What the words on the command line mean: NAME=VALUE, NAME=LOW:HIGH:N, Restitution(e=0.5)."""
+"""Parsing of command-line arguments: NAME=VALUE, NAME=LOW:HIGH:N, Restitution(e=0.5)."""
 
 import ast
 import inspect
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nsdyn.errors import ProblemError, unknown
 
+if TYPE_CHECKING:  # slow to import
+    import numpy as np
+
+    import nsdyn
+
 
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
-    """NAME=VALUE: numbers, tuples and lists as in Python; whatever else is a string."""
+    """NAME=VALUE: numbers, tuples and lists as in Python; anything else is a string."""
     found: dict[str, Any] = {}
     for text in texts:
         name, value = _assignment("--set", text, "NAME=VALUE")
@@ -27,8 +32,8 @@ def _assignment(option: str, text: str, form: str) -> tuple[str, str]:
     return name, value
 
 
-def parse_ranges(texts: Iterable[str]) -> dict[str, Any]:
-    """NAME=LOW:HIGH:N: all combinations of the ranges, as one vector for each name."""
+def parse_ranges(texts: Iterable[str]) -> "dict[str, np.ndarray]":
+    """NAME=LOW:HIGH:N: all combinations of the ranges, as one vector per name."""
     import numpy as np  # here: the command line shows its help without it
 
     found = {}
@@ -45,9 +50,9 @@ def parse_ranges(texts: Iterable[str]) -> dict[str, Any]:
     return {name: values.ravel() for name, values in zip(found, grid, strict=True)}
 
 
-def sweep_arguments(problem: Any, values: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of `nsdyn.sweep` in which the named parameters (m, locks[0], q0[1], ...) take
-    these values."""
+def sweep_arguments(problem: "nsdyn.Problem", values: "dict[str, np.ndarray]") -> dict[str, Any]:
+    """The arguments of `nsdyn.sweep` that give the named parameters (m, locks[0], q0[1], ...) these
+    values."""
     import numpy as np
 
     own = dict(problem.params) if isinstance(problem.params, dict) else {}
@@ -72,8 +77,8 @@ def sweep_arguments(problem: Any, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_object(what: str, text: str, known: dict[str, type]) -> Any:
-    """The object that a text such as Restitution(e=0.5) describes. Calls may nest; an unknown word
-    is a string."""
+    """The object described by a text such as Restitution(e=0.5). Calls may be nested; an unknown
+    word is a string."""
     from nsdyn.numerics.newton import Newton  # here: the command line shows its help without JAX
 
     inside = known | {"Newton": Newton}
@@ -106,7 +111,7 @@ def parse_object(what: str, text: str, known: dict[str, type]) -> Any:
 
 
 def signature(cls: type) -> str:
-    """The class as one would write it, with the defaults of its settings."""
+    """The call that creates an object of the class, with the defaults of its settings."""
     parts = []
     for parameter in inspect.signature(cls).parameters.values():
         default = parameter.default

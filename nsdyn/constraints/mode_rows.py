@@ -123,7 +123,7 @@ class ModeRows(eqx.Module):
         return jnp.ravel(item(q, t, p))
 
     def sizes(self, q: AnyConfiguration, t: AnyTime, p: Params) -> dict:
-        def size(item):
+        def size(item: Any) -> int:
             if isinstance(item, Lock) and item.linear:
                 return 1  # the common case; the general one traces the function
             value = lambda q, t, p: self._value(item, q, t, p, self.hold(q, t, p))
@@ -159,8 +159,8 @@ class ModeRows(eqx.Module):
                 [self._value(item, q, t, p, held) for item in self.items] or [jnp.zeros(0)]
             )
 
-        def branch(items):
-            def evaluate(q, t, p, held):
+        def branch(items: tuple) -> Callable:
+            def evaluate(q: AnyConfiguration, t: AnyTime, p: Params, held: Held) -> Rows:
                 values = [self._value(item, q, t, p, held) for item in items]
                 filled = sum(value.shape[0] for value in values)
                 return jnp.concatenate([*values, jnp.zeros(largest - filled)])

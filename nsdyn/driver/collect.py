@@ -135,9 +135,9 @@ def sampled(run: Setup, own: Values, shared: Values, found: Collected) -> Collec
         for i in range(len(each.ending.status))
     ]
     items = jax.tree.map(lambda *x: np.concatenate(x), *rows)
-    number = np.repeat(np.arange(len(rows)), len(run.save_at))
+    number = np.repeat(np.arange(len(rows)), len(run.times))
     made, about = _in_pieces(traced(run), own, shared, items, number)
-    front = (len(rows), len(run.save_at)) if is_batch(own) else (len(run.save_at),)
+    front = (len(rows), len(run.times)) if is_batch(own) else (len(run.times),)
     fold = lambda x: x.reshape(*front, *x.shape[1:])
     return Collected(
         samples=jax.tree.map(fold, Sample(made.point, about.lam, made.status)),

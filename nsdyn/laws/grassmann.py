@@ -180,7 +180,7 @@ def between(E: Number) -> Callable:
     angle = (1.0 - E) * jnp.asarray(THETA)
     values = jnp.stack([jnp.sin(angle) / np.sin(THETA), jnp.cos(angle)])
 
-    def T(C, B):
+    def T(C: Array, B: Array) -> tuple[Array, Array]:
         sines, cosines = _chebyshev(values, C)
         return sines @ B, C @ cosines
 

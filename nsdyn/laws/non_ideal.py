@@ -248,7 +248,7 @@ def _closed_form(cone: Cone) -> Scalar:
 def _bisected(cone: Cone) -> Scalar:
     constant = jax.lax.stop_gradient(cone)
 
-    def halve(_, ends):
+    def halve(_: Array, ends: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
         low, high = ends
         middle = 0.5 * (low + high)
         outside = constant.excess(middle) > 0

@@ -139,7 +139,7 @@ class Model(eqx.Module):
         """The modes of the parts."""
         if len(self.parts) == 1:
             return [mode]
-        flat = _split(mode, [math.prod(shape) for shape in self.mode_shapes])
+        flat = split(mode, [math.prod(shape) for shape in self.mode_shapes])
         return [x.reshape(shape) for x, shape in zip(flat, self.mode_shapes, strict=True)]
 
     def join_modes(self, modes: list[Array]) -> Array:
@@ -270,7 +270,7 @@ class Model(eqx.Module):
         if self.guards_use_lam and self.m > 1 and not self.rows_independent:
             G = jnp.where(self.live(point, p)[:, None], self.jacobian(point, p), 0.0)
             lam = kkt.least_norm_multipliers(self.system.solver(point.q, p), G, lam)
-        shares = _split(lam, self.row_counts)
+        shares = split(lam, self.row_counts)
         return _concatenate(
             [
                 part.guards(point.q, point.v, share, point.t, p, mode, held)
@@ -282,7 +282,7 @@ class Model(eqx.Module):
         """The same point in the mode that follows. Parts whose guards fired also refresh their held
         values."""
         qdot = self.qdot(point, p)
-        shares = _split(fired, self.guard_counts)
+        shares = split(fired, self.guard_counts)
         modes = []
         held = []
         for (part, mode, kept), share in zip(self._each(point), shares, strict=True):
@@ -313,8 +313,8 @@ class Model(eqx.Module):
     def mode_after_impact(self, point: Point, rest_speeds: Float[Array, " m"], p: Params) -> Array:
         """The mode after an impact; `point` has the velocity after it. A row whose rate is at most
         its rest speed may count as being at rest."""
-        rates = _split(self.psi(point, p), self.row_counts)
-        rest = _split(rest_speeds, self.row_counts)
+        rates = split(self.psi(point, p), self.row_counts)
+        rest = split(rest_speeds, self.row_counts)
         modes = self.split_mode(point.mode)
         each = zip(self.parts, rates, rest, modes, strict=True)
         return self.join_modes([part.mode_after_impact(*arguments) for part, *arguments in each])
@@ -325,7 +325,7 @@ def _part_shapes(
 ) -> tuple[int, int, tuple[int, ...]]:
     """(rows, guards, shape of the mode) of one constraint."""
 
-    def sample(q, v, t, p):
+    def sample(q: Configuration, v: Velocity, t: Time, p: Params) -> tuple[Array, Array, Array]:
         qdot = system.rate(q, v, p)
         mode = part.start(q, qdot, t, p, Scale.unknown(q, v))
         held = part.hold(q, t, p)
@@ -340,7 +340,8 @@ def _concatenate(values: list[Array]) -> Array:
     return jnp.concatenate(values) if values else jnp.zeros(0)
 
 
-def _split(x: Array, sizes: Sequence[int]) -> list[Array]:
+def split(x: Any, sizes: Sequence[int]) -> list:
+    """Consecutive pieces of x of these sizes: the shares of the parts of a model."""
     ends = itertools.accumulate(sizes, initial=0)
     return [x[a:b] for a, b in itertools.pairwise(ends)]
 

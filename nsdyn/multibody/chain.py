@@ -18,26 +18,25 @@ reference point):
     I_i = [[m, -m c x], [m c x, I^C - m c x c x]]                                           (8), (9)
     v_0 = 0                                                                                     (10)
 
-Differences from the paper, and the reasons:
+Differences from the paper:
 
-- Every link has its own reference point, its joint, and its own axes: X_i maps a twist from link
+- The reference point of a link is its joint, in the axes of the link: X_i maps a twist from link
 i-1
-  to link i, X_i^T a wrench back. In the paper all twists refer to the origin of the world; a long
-  chain then loses digits (1e-9 at 100 links of 1 m), and inertias have to be rotated. Here s_i and
-  I_i are constants of the link, and (8) is not needed.
+  to link i, X_i^T maps a wrench back. In the paper all twists refer to the origin of the world; a
+  long chain then loses digits (1e-9 at 100 links of 1 m), and inertias must be rotated. Here s_i
+  and I_i are constants of the link, and (8) is not needed.
 - Centres of mass, joints and axes may be anywhere, not only on a local x-axis, and joints may
-slide. - (2) prints L_i, the distance to the next joint, but means the distance to this one; (6)
-prints z_i
+slide.
+- (2) prints L_i, the distance to the next joint, but means the distance to this one; (6) prints z_i
   but means the axis in the world, R_{i-1} z_i; (8) prints one R without its index.
 
-A joint is the exponential of its screw, and with unit axes that is a sum of three constant
-matrices,
+A joint is the exponential of its screw; for unit axes this is a sum of three constant matrices,
 
     X_i = exp(-q ad(s)) X_i(0) = A + a B + b C,
      a = sin q, b = 1 - cos q; prismatic a = q, C = 0                                          (*)
 
-and so is the 4 x 4 matrix H_i of the frame. `Chain` computes the constants once: rebuilding them in
-every evaluation would be two thirds of its cost.
+and so is the 4 x 4 matrix H_i of the frame. `Chain` computes the constants once; recomputing them
+in every evaluation would take two thirds of its time.
 """
 
 from typing import Any, NamedTuple
@@ -63,10 +62,10 @@ CROSS[:3, :3, 3:] = CROSS[:3, 3:, :3] = CROSS[3:, 3:, 3:] = SKEW
 
 
 class Chain(eqx.Module):
-    """The bodies and joints of a chain, stored as the constants of the recursions. All of them are
-    traced, so a sweep compiles only once.
+    """The bodies and joints of a chain, stored as the constants of the recursions. All are traced
+    arrays, so a sweep compiles only once.
 
-    All arguments are arrays with one entry for each link, except `gravity`.
+    All arguments except `gravity` are arrays with one entry per link.
 
     axis, place, turn: the axis (z), the point (l) and the rotation (E, default: none) that place a
         joint in the frame of the previous link, as in a URDF file.
@@ -152,7 +151,9 @@ def _check_joints(axis: Array, slides: Array) -> None:
         zip(np.linalg.norm(axis, axis=1), np.asarray(slides), strict=True)
     ):
         if not length > 0:
-            raise ProblemError(f"Chain(axis=...): the axis of joint {i} has no length")
+            raise ProblemError(
+                f"Chain(axis=...): expected a nonzero axis for joint {i}, found length {length:g}"
+            )
         if kind not in (0.0, 1.0):
             raise ProblemError(
                 f"Chain(slides=...): expected 0 (turns) or 1 (slides) for joint {i}, found {kind:g}"
@@ -230,7 +231,7 @@ def frames(chain: Chain, q: Float[Array, " n"]) -> Float[Array, "n 4 4"]:
 def poses(chain: Chain, q: Float[Array, " n"]) -> tuple[Float[Array, "n 3 3"], Float[Array, "n 3"]]:
     """R_i (n, 3, 3) and r_i (n, 3) in the world."""
 
-    def outwards(pose, frame):
+    def outwards(pose: Float[Array, "4 4"], frame: Float[Array, "4 4"]) -> tuple[Array, Array]:
         pose = pose @ frame  # (1), (2)
         return pose, pose
 
@@ -245,8 +246,8 @@ def centres(chain: Chain, q: Float[Array, " n"]) -> Float[Array, "n 3"]:
 
 
 def tip(chain: Chain, q: Float[Array, " n"], point: ArrayLike) -> Float[Array, " 3"]:
-    """The position in the world of a point of the last link. Going from the tip inwards, only this
-    point has to be carried."""
+    """The position in the world of a point of the last link, by a recursion from the tip inwards,
+    which transforms only this point."""
     start = jnp.concatenate([jnp.asarray(point, float), jnp.ones(1)])
     inwards = lambda x, frame: (frame @ x, None)
     end, _ = jax.lax.scan(inwards, start, frames(chain, q), reverse=True)
@@ -254,7 +255,7 @@ def tip(chain: Chain, q: Float[Array, " n"], point: ArrayLike) -> Float[Array, "
 
 
 def at_tip(chain: Chain, q: Float[Array, " n"], direction: ArrayLike) -> Float[Array, " 3"]:
-    """A direction of the world, in the axes of the last link."""
+    """A direction given in the world, in the axes of the last link."""
     rotations = frames(chain, q)[:, :3, :3]
     return jax.lax.scan(lambda x, R: (R.T @ x, None), jnp.asarray(direction, float), rotations)[0]
 
@@ -262,7 +263,7 @@ def at_tip(chain: Chain, q: Float[Array, " n"], direction: ArrayLike) -> Float[A
 def twists(parts: Links, v: Float[Array, " n"]) -> Float[Array, "n 6"]:
     """v_i of every link, about its joint and in its axes."""
 
-    def outwards(twist, link):
+    def outwards(twist: Float[Array, " 6"], link: tuple[Array, ...]) -> tuple[Array, Array]:
         X, s, rate = link
         twist = X @ twist + s * rate  # (7)
         return twist, twist

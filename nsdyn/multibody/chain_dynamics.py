@@ -6,8 +6,8 @@ wrenches are
 
     (u; w) x (a; b) = (w x a + u x b; w x b),    (u; w) x* (f; t) = (w x f; w x t + u x f)       (1)
 
-The force f, from the joint forces that keep all q'' zero (Luh, Walker, Paul), with the weight as an
-acceleration of the base:
+The force f follows from the joint forces that keep all q'' zero (Luh, Walker, Paul), with gravity
+as an acceleration of the base:
 
     a_i = X_i a_{i-1} + v_i x s_i q_i',   a_0 = (-gravity; 0)                                    (2)
     l_i = I_i a_i + v_i x* I_i v_i + X_{i+1}^T l_{i+1},   f_i = applied_i - s_i . l_i            (3)
@@ -33,11 +33,11 @@ The momenta M v, for energies, without M:
     h_i = I_i v_i + X_{i+1}^T h_{i+1},   (M v)_i = s_i . h_i + J_i q_i'                          (8)
 
 The params of a chain as a `System` are a dict with the `Chain` under "chain" and, if there are
-drives, the joint forces under "torque". `chain_system(n)` is the faster of two for n links:
-`DENSE`, (7) and a factorisation of M, for short chains, and `SYSTEM`, (4)-(6) and (8), for longer
-ones. Up to 5 links, for which the factorisation is unrolled, the difference is small; from 6 links
-on, for which it is a call of LAPACK, the recursion is faster, and the ratio grows with n^2 (`nsdyn
-bench` measures it).
+drives, the joint forces under "torque". `chain_system(n)` returns the faster system for n links:
+`DENSE`, with (7) and a factorisation of M, for short chains, and `SYSTEM`, with (4)-(6) and (8),
+for longer ones. Up to 5 links the factorisation is unrolled and the difference is small; from 6
+links on it calls LAPACK, the recursion is faster, and the ratio grows with n^2 (`nsdyn bench`
+measures it).
 """
 
 import jax
@@ -56,7 +56,9 @@ def bias(chain: Chain, q: Float[Array, " n"], v: Float[Array, " n"]) -> Float[Ar
     """The joint forces that keep all accelerations zero: M v' = applied - bias."""
     parts = links(chain, q)
 
-    def outwards(carry, link):
+    def outwards(
+        carry: tuple[Array, Array], link: tuple[Array, ...]
+    ) -> tuple[tuple[Array, Array], Array]:
         twist, a = carry
         X, s, inertia, rate = link
         twist = X @ twist + s * rate
@@ -67,7 +69,7 @@ def bias(chain: Chain, q: Float[Array, " n"], v: Float[Array, " n"]) -> Float[Ar
     base = (jnp.zeros(6), jnp.concatenate([-chain.gravity, jnp.zeros(3)]))
     wrench = jax.lax.scan(outwards, base, (parts.X, parts.s, parts.inertia, v))[1]
 
-    def inwards(carried, link):
+    def inwards(carried: Array, link: tuple[Array, ...]) -> tuple[Array, Array]:
         X, s, own = link
         whole = own + carried
         return X.T @ whole, s @ whole  # (3)
@@ -78,7 +80,9 @@ def bias(chain: Chain, q: Float[Array, " n"], v: Float[Array, " n"]) -> Float[Ar
 def solve_links(parts: Links, b: Float[Array, " n"]) -> Float[Array, " n"]:
     """M^-1 b."""
 
-    def inwards(carry, link):
+    def inwards(
+        carry: tuple[Array, Array], link: tuple[Array, ...]
+    ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         A, p = carry
         X, s, inertia, rotor, b = link
         A = A + inertia
@@ -88,7 +92,7 @@ def solve_links(parts: Links, b: Float[Array, " n"]) -> Float[Array, " n"]:
         B = A - U[:, None] * (U / D)[None, :]
         return (X.T @ B @ X, X.T @ (p + U * (u / D))), (U / D, u / D)  # (4), (5)
 
-    def outwards(a, link):
+    def outwards(a: Array, link: tuple[Array, ...]) -> tuple[Array, Array]:
         X, s, U, u = link
         a = X @ a
         x = u - U @ a
@@ -119,7 +123,9 @@ def mass_matrix(chain: Chain, q: Float[Array, " n"]) -> Float[Array, "n n"]:
     parts = links(chain, q)
     n = chain.n
 
-    def inwards(carry, link):
+    def inwards(
+        carry: tuple[Array, Array], link: tuple[Array, ...]
+    ) -> tuple[tuple[Array, Array], Array]:
         # Composite inertia and the wrenches of the columns j > i, both about the joint of link i
         C, F = carry
         X, s, inertia, i = link
@@ -138,7 +144,7 @@ def momenta(chain: Chain, q: Float[Array, " n"], v: Float[Array, " n"]) -> Float
     parts = links(chain, q)
     own = jnp.einsum("nij,nj->ni", parts.inertia, twists(parts, v))
 
-    def inwards(carried, link):
+    def inwards(carried: Array, link: tuple[Array, ...]) -> tuple[Array, Array]:
         X, s, own = link
         whole = own + carried
         return X.T @ whole, s @ whole  # (8)
@@ -148,7 +154,7 @@ def momenta(chain: Chain, q: Float[Array, " n"], v: Float[Array, " n"]) -> Float
 
 
 def height_energy(chain: Chain, q: Float[Array, " n"]) -> Scalar:
-    """The potential energy of the weight."""
+    """The potential energy of gravity."""
     own = jnp.concatenate([chain.moment, chain.mass[:, None]], axis=1)
     inwards = lambda outer, link: (link[0] @ (outer + link[1]), None)
     # The sum of (m r^C; m)
@@ -181,5 +187,5 @@ DENSE = System(mass=mass, force=force, potential=potential)
 
 
 def chain_system(n: int) -> System:
-    """The system of a chain of n links, by the faster path."""
+    """The faster system for a chain of n links."""
     return DENSE if n <= SHORT else SYSTEM

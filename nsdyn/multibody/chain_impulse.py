@@ -1,4 +1,4 @@
-"""The response of a serial chain to an impulse at its last link, in O(N): the recursions of
+"""The response of a serial chain to an impulse on its last link, in O(N), by the recursions of
 Alexiou, with his equation numbers.
 
 Twists, wrenches, X_i, s_i and I_i as in `nsdyn.multibody.chain`; J_i is the rotor inertia of a
@@ -8,8 +8,7 @@ a unit impulse; l_i is the reaction at joint i,
     l_i = I_i dv_i + X_{i+1}^T l_{i+1},   l_{N+1} = n J                                   (11), (12)
 
 The constrained inverse inertia L_i, dv_i = -L_i X_{i+1}^T l_{i+1} (14), from the base outwards.
-With D_i = s_i^T I_i s_i + J_i and W = X_i L_{i-1} X_i^T
-
+With D_i = s_i^T I_i s_i + J_i and W = X_i L_{i-1} X_i^T,
 
     Psi_i = (1 - s_i D_i^-1 s_i^T I_i) W                                                        (15)
     L_i = (1 + Psi_i I_i)^-1 (s_i D_i^-1 s_i^T + Psi_i),   L_0 = 0                  (16), (17), (18)
@@ -26,9 +25,9 @@ The impulse is propagated inwards through the joints, and the change of velocity
 
 J is the impulse Lam of the laws: M (v+ - v-) + G^T J = 0 with the contact row G v = n^T v_N.
 
-Differences from the paper: link-local frames, hence the X_i; L_0 = 0 in (15) gives the starting
-values (17) and (18), whose last s_i should read s_1; and (23)-(26) propagate the single wrench n J
-instead of the 6 x 6 matrices Phi_i that would be multiplied by it.
+Differences from the paper: frames are local to the links, hence the X_i; L_0 = 0 in (15) gives the
+starting values (17) and (18), whose last s_i should read s_1; and (23)-(26) propagate the wrench n
+J instead of the 6 x 6 matrices Phi_i by which it is multiplied.
 """
 
 from typing import NamedTuple
@@ -53,18 +52,18 @@ class Response(NamedTuple):
 def contact_wrench(
     chain: Chain, q: Float[Array, " n"], point: ArrayLike, normal: ArrayLike
 ) -> Float[Array, " 6"]:
-    """n: a unit impulse along `normal` (in the world) at `point` (in the last link's frame), in the
-    last link's frame."""
+    """n, in the frame of the last link: the wrench of a unit impulse along `normal` (given in the
+    world) at `point` (given in that frame)."""
     direction = at_tip(chain, q, normal)
     return jnp.concatenate([direction, jnp.cross(jnp.asarray(point, float), direction)])
 
 
 def eliminate(a: Float[Array, "k k"], b: Float[Array, "k c"]) -> Float[Array, "k c"]:
-    """a^-1 b by Gauss-Jordan elimination with pivoting: one LAPACK call per link would cost ten
+    """a^-1 b by Gauss-Jordan elimination with pivoting. One LAPACK call per link would cost ten
     times as much as the whole recursion."""
     k = a.shape[0]
 
-    def column(carry, j):
+    def column(carry: tuple[Array, Array], j: Array) -> tuple[tuple[Array, Array], Array]:
         rows, used = carry
         entries = rows[:, j]
         i = jnp.argmax(jnp.where(used, -1.0, jnp.abs(entries)))
@@ -81,7 +80,7 @@ def eliminate(a: Float[Array, "k k"], b: Float[Array, "k c"]) -> Float[Array, "k
 def inverse_inertias(parts: Links) -> Float[Array, "n 6 6"]:
     """L_i for all links."""
 
-    def outwards(L, link):
+    def outwards(L: Array, link: Links) -> tuple[Array, Array]:
         X, s, inertia, rotor = link
         momentum = inertia @ s
         scaled = s / (s @ momentum + rotor)
@@ -100,13 +99,13 @@ def joint_response(
     """The change of the joint rates due to the impulse -wrench on the last link: -M^-1 (jacobian^T
     wrench)."""
 
-    def inwards(carried, link):
+    def inwards(carried: Array, link: tuple[Array, ...]) -> tuple[Array, Array]:
         X, inertia, L = link
         return X.T @ (carried - inertia @ (L @ carried)), carried  # (23)-(26)
 
     arriving = jax.lax.scan(inwards, wrench, (parts.X, parts.inertia, L), reverse=True)[1]
 
-    def outwards(dv, link):
+    def outwards(dv: Array, link: tuple[Array, ...]) -> tuple[Array, Array]:
         X, s, inertia, rotor, arriving = link
         dv = X @ dv
         rate = -(s @ (arriving + inertia @ dv)) / (s @ (inertia @ s) + rotor)  # (27)
@@ -123,8 +122,8 @@ def restitution(
     normal: ArrayLike,
     e: Number,
 ) -> Response:
-    """The impact of `point` of the last link on an immovable wall with the normal `normal`,
-    whatever the sign of the approach."""
+    """The impact of `point` of the last link on a fixed wall with the normal `normal`, for either
+    sign of the approach speed."""
     parts = links(chain, q)
     n = contact_wrench(chain, q, point, normal)
     L = inverse_inertias(parts)

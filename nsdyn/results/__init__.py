@@ -1,4 +1,4 @@
-"""What a run leaves behind: rows, events, plots, files.
+"""The results of a run: samples, events, plots, files.
 
 May import: stepping and what it may import.
 """

@@ -15,20 +15,20 @@ FIELDS = tuple(field.name for field in dataclasses.fields(Event))
 
 
 class Events(eqx.Module):
-    """A table of events. An attribute (`events.t`, `events.v_after`, ...) is the array of all
-    records, of which the first `count` are filled.
+    """A table of events. An attribute (`events.t`, `events.v_after`, ...) is the array over all
+    records; the first `count` records are filled.
 
-    Of one run: `len` is the number of events, an index gives an `Event` with plain numbers, a slice
-    or a mask gives a table. Of a batch, whose arrays have one more axis in front: `len` is the
-    number of runs and an index gives the table of a run.
+    For one run, `len` is the number of events; an index gives an `Event` with plain numbers, a
+    slice or a mask a smaller table. For a batch, arrays have one more axis in front, `len` is the
+    number of runs, and an index gives the table of one run.
     """
 
     records: Event
-    count: Any  # an integer, one for each run in a batch
+    count: Any  # an integer; for a batch, one per run
 
     @staticmethod
     def of(records: Event) -> "Events":
-        """The table in which all of these records are filled."""
+        """The table of these records, all filled."""
         return Events(records, np.array(len(np.asarray(records.t))))
 
     def __getattr__(self, name: str) -> Any:
@@ -41,8 +41,8 @@ class Events(eqx.Module):
         return np.ndim(self.count) > 0
 
     def trimmed(self) -> "Events":
-        """The table in numpy arrays without empty records; of a batch, without those that are empty
-        in every run."""
+        """The table in numpy arrays, without empty records; for a batch, without records that are
+        empty in every run."""
         most = int(np.max(np.asarray(self.count), initial=0))
         cut = (slice(None), slice(most)) if self.is_batch else (slice(most),)
         return Events(
@@ -56,7 +56,7 @@ class Events(eqx.Module):
     def __iter__(self) -> Iterator:
         return (self[i] for i in range(len(self)))
 
-    def __getitem__(self, index) -> Any:
+    def __getitem__(self, index: Any) -> Any:
         if self.is_batch:
             return jax.tree.map(lambda x: x[index], self)
         if isinstance(index, slice | list | np.ndarray | jax.Array):
@@ -68,11 +68,11 @@ class Events(eqx.Module):
         number = lambda x: x.item() if np.ndim(x) == 0 else x
         return jax.tree.map(lambda x: number(np.asarray(x)[place]), self.records)
 
-    def _part(self, index) -> "Events":
+    def _part(self, index: Any) -> "Events":
         filled = self.trimmed()
         if not isinstance(index, slice):
             index = np.asarray(index)
-            # a mask made of the arrays covers the empty records, too
+            # a mask computed from the arrays includes the empty records
             index = index[: len(filled)] if index.dtype == bool else index.astype(int)
         return Events.of(jax.tree.map(lambda x: x[index], filled.records))
 
@@ -86,5 +86,5 @@ class Events(eqx.Module):
 
 
 def counted(events: Events) -> str:
-    """The number of events in words."""
+    """For example "3 events"."""
     return f"{len(events)} event{'' if len(events) == 1 else 's'}"

@@ -1,17 +1,19 @@
-"""Solutions in files: netCDF 3 by xarray, written whole or not at all. A file is data; nothing in
-it is executed.
+"""Solutions in files: netCDF 3, written with xarray, completely or not at all. Loading a file never
+executes anything in it.
 
 Variables and dimensions are those of `Solution.to_xarray`, with the dimension "run" in front for a
-batch. What netCDF 3 cannot say is in the
-attribute `metadata` as JSON: what was run, the parameters, and the shape of every variable, since
-one without elements is not written. Integers have 32 bits in the file.
+batch. The attribute `metadata` holds, as JSON, what netCDF 3 cannot: the settings of the run, the
+parameters, and the shape of every variable (empty variables are not written). Integers have 32 bits
+in the file.
 """
 
 import io
 import json
 import os
 import secrets
+from collections.abc import Callable, Hashable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,8 +32,11 @@ from nsdyn.results.solution import (
 )
 from nsdyn.stepping.log import Event
 
+if TYPE_CHECKING:  # slow to import
+    import xarray
+
 FORMAT = "nsdyn trajectory"
-FORMAT_VERSION = 2  # 1 had single runs only, and did not say how they ended
+FORMAT_VERSION = 2  # version 1: single runs only, without status
 SAMPLE_VARIABLES = {name: "time" if name == "t" else name for name in SAMPLES}
 EVENT_VARIABLES = {name: VARIABLES.get(name, name) for name in EVENTS}
 WHOLE_NUMBERS = ("mode", "status", "count", "newton_total", "newton_worst")
@@ -43,14 +48,14 @@ FOREIGN = {
 }
 
 
-def save(solution: Solution, path) -> None:
-    """Write a solution; a file already there is replaced in one go, or left as it was if anything
-    fails."""
+def save(solution: Solution, path: str | os.PathLike[str]) -> None:
+    """Write a solution. An existing file is replaced atomically; if anything fails, it is left
+    unchanged."""
     if not isinstance(solution, Solution):
         raise FileError(
             f"save(solution, path): expected a Solution, found {type(solution).__name__}"
         )
-    target = _path(path, "save").resolve()  # through a link, not over it
+    target = _path(path, "save").resolve()  # follow a symbolic link, do not replace it
     if target.is_dir():
         raise FileError(f"save(path): {path} is a folder; add a file name")
     content = _content(solution)
@@ -67,7 +72,7 @@ def save(solution: Solution, path) -> None:
         part.unlink(missing_ok=True)
 
 
-def load(path) -> Solution:
+def load(path: str | os.PathLike[str]) -> Solution:
     """Read a solution written by `Solution.save`."""
     name = _path(path, "load")
     try:
@@ -92,14 +97,14 @@ def load(path) -> Solution:
         ) from error
 
 
-def _path(path, function) -> Path:
+def _path(path: str | os.PathLike[str], function: str) -> Path:
     try:
         return Path(os.fspath(path))
     except TypeError:
         raise FileError(f"{function}(path): expected a path, found {path!r}") from None
 
 
-def _content(solution: Solution):
+def _content(solution: Solution) -> bytes | memoryview:
     dataset = solution.to_xarray()
     shapes = {name: list(variable.shape) for name, variable in dataset.variables.items()}
     kept = {
@@ -117,29 +122,31 @@ def _content(solution: Solution):
     return xarray.Dataset(kept, attrs=attributes).to_netcdf(engine="scipy", format="NETCDF3_64BIT")
 
 
-def _saved_as_text(name: str, x) -> str:
+def _saved_as_text(name: str, x: Any) -> str:
     text = getattr(x, "__qualname__", repr(x))
     warn(
-        f"save: {name} cannot become an array, so the file holds only its text {text!r}",
+        f"save: {name} cannot become an array, so only its text is saved: {text!r}",
         UserWarning,
     )
     return text
 
 
-def _narrow(name, variable):
-    """Integers with 32 bits: netCDF 3 has no longer ones."""
+def _narrow(name: Hashable, variable: "xarray.Variable") -> "xarray.Variable":
+    """Integers in 32 bits."""
     if variable.dtype.kind not in "iu":
         return variable
     limits = np.iinfo(np.int32)
     if variable.values.min() < limits.min or variable.values.max() > limits.max:
         raise FileError(
-            f"save: {name} has values beyond 32 bits, which the file format cannot hold; number "
-            "modes from 0"
+            f"save: {name}: expected integers of at most 32 bits (netCDF 3 has no longer ones), "
+            "found larger ones; number modes from 0"
         )
     return variable.astype(np.int32)
 
 
-def _read(data: bytes, path):
+def _read(
+    data: bytes, path: str | os.PathLike[str]
+) -> tuple[dict[Hashable, np.ndarray], dict[str, Any]]:
     """The arrays and the metadata in a file."""
     import xarray
 
@@ -147,15 +154,14 @@ def _read(data: bytes, path):
         found = dataset.attrs.get("format")
         if found != FORMAT:
             raise FileError(
-                f"load(path): {path} is a netCDF file, but not of nsdyn; expected one written by "
+                f"load(path): {path} is a netCDF file, but not from nsdyn; expected one written by "
                 "Solution.save"
             )
         version = int(dataset.attrs["format_version"])
         if version > FORMAT_VERSION:
             raise FileError(
-                f"load(path): {path} has format version {version}, written by a newer nsdyn; this "
-                "one reads up to "
-                f"{FORMAT_VERSION}. Update nsdyn"
+                f"load(path): {path} has format version {version}, written by a newer nsdyn; "
+                f"expected at most {FORMAT_VERSION}. Update nsdyn"
             )
         metadata = json.loads(dataset.attrs["metadata"])
         return {
@@ -166,17 +172,17 @@ def _read(data: bytes, path):
 def _solution(variables: dict, metadata: dict) -> Solution:
     shapes = {name: tuple(shape) for name, shape in metadata["shapes"].items()}
 
-    def array(name):
+    def array(name: str) -> np.ndarray:
         kind = np.int64 if any(word in name for word in WHOLE_NUMBERS) else np.float64
         if 0 in shapes[name]:
             return np.zeros(shapes[name], kind)
         if variables[name].shape != shapes[name]:
             raise ValueError(
-                f"{name} has shape {variables[name].shape}, {shapes[name]} was written"
+                f"{name}: expected shape {shapes[name]}, found {variables[name].shape}"
             )
         return variables[name].astype(kind)
 
-    samples = {name: array(variable) for name, variable in SAMPLE_VARIABLES.items()}
+    samples: dict[str, Any] = {name: array(variable) for name, variable in SAMPLE_VARIABLES.items()}
     records = Event(**{name: array(variable) for name, variable in EVENT_VARIABLES.items()})
     about = {name: metadata[name] for name in METADATA if name in metadata}
     return Solution(
@@ -190,8 +196,8 @@ def _solution(variables: dict, metadata: dict) -> Solution:
     )
 
 
-def _ending(array, shapes: dict, metadata: dict) -> dict:
-    """How the run ended. Files of version 1 know at most the number of iterations."""
+def _ending(array: Callable[[str], np.ndarray], shapes: dict, metadata: dict) -> dict:
+    """How the run ended. Files of version 1 store at most the number of iterations."""
     if "status" not in shapes:
         counts = (metadata.get(name, 0) for name in ("iterations", "iterations_worst"))
         numbers: list = [*map(np.array, counts), np.array(0.0), np.array(False)]
@@ -201,11 +207,12 @@ def _ending(array, shapes: dict, metadata: dict) -> dict:
     return {name: array(name) for name in ENDINGS} | {"effort": Effort(*numbers)}
 
 
-# Parameters: a dict is {"dict": ...}, a list a list, an array its type, shape and numbers; text and
-# None stay. What all runs of a batch share is a view that repeats one value, and written once.
+# Parameters: a dict becomes {"dict": ...}, a list stays a list, an array becomes its type, shape
+# and numbers; text and None stay. A value shared by all runs of a batch (a view with stride 0) is
+# written once.
 
 
-def _encode(tree):
+def _encode(tree: Any) -> Any:
     if tree is None or isinstance(tree, str):
         return tree
     if isinstance(tree, dict):
@@ -223,11 +230,11 @@ def _encode(tree):
     }
 
 
-def _number(x):
-    return x if np.isfinite(x) else repr(x)  # JSON has no NaN; a finite float comes back bit by bit
+def _number(x: float) -> float | str:
+    return x if np.isfinite(x) else repr(x)  # JSON has no NaN; finite floats are restored exactly
 
 
-def _decode(tree):
+def _decode(tree: Any) -> Any:
     if tree is None or isinstance(tree, str):
         return tree
     if isinstance(tree, list):

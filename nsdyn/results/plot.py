@@ -1,9 +1,14 @@
-"""The quick look at a run: q, v, lam and energy over time."""
+"""A quick plot of a run: q, v, lam and energy over time."""
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nsdyn.errors import ProblemError
 from nsdyn.results.solution import Solution
+
+if TYPE_CHECKING:  # slow to import
+    import matplotlib.figure
 
 COLOURS = (
     "#0072B2",
@@ -13,13 +18,13 @@ COLOURS = (
     "#E69F00",
     "#56B4E9",
     "#000000",
-)  # Okabe and Ito, told apart by all
+)  # Okabe and Ito: distinguishable for colour-blind readers
 STYLES = ("-", "--", "-.", ":")
-MOST_LABELS = 8  # more lines than these get no legend
+MOST_LABELS = 8  # with more lines there is no legend
 
 
-def figure(run: Solution):
-    from matplotlib.figure import Figure  # not pyplot: nothing global is left behind
+def figure(run: Solution) -> "matplotlib.figure.Figure":
+    from matplotlib.figure import Figure  # not pyplot, which keeps global state
 
     if run.is_batch:
         raise ProblemError("plot: this is a batch of runs; plot one of them, solution[i].plot()")
@@ -55,12 +60,14 @@ def figure(run: Solution):
     return figure
 
 
-def with_jumps(t, rows, when, before, after):
-    """Rows with the states before and after each event put in: a jump is drawn upright whatever
-    the row spacing."""
+def with_jumps(
+    t: np.ndarray, rows: np.ndarray, when: np.ndarray, before: np.ndarray, after: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Samples with the states before and after each event inserted, so that jumps are drawn
+    vertically at any sample spacing."""
     times = np.concatenate([t, when, when])
-    # A row at the instant of an event holds the state after it, so it comes last; events at one
-    # instant keep their order.
+    # A sample at the instant of an event holds the state after it, so it comes last; simultaneous
+    # events keep their order.
     rank = np.concatenate(
         [np.full(len(t), 2 * len(when)), 2 * np.arange(len(when)), 2 * np.arange(len(when)) + 1]
     )

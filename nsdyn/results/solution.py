@@ -1,15 +1,17 @@
-"""What a run leaves behind: `Solution`, the same class for one run and for a batch, from
-`simulate`, `rollout` and `sweep`."""
+"""`Solution`: the result of `simulate`, `rollout` and `sweep`, the same class for one run and for a
+batch."""
 
 import dataclasses
 import json
+import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 import numpy as np
 
+from nsdyn._types import Params
 from nsdyn._version import __version__
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import FIRST_REASON
@@ -18,7 +20,11 @@ from nsdyn.results.events import Events, counted
 from nsdyn.status import MESSAGES, Status
 from nsdyn.stepping.log import Event
 
-Values = Any  # a numpy array, or one of JAX where a run is traced
+if TYPE_CHECKING:  # slow to import
+    import matplotlib.figure
+    import xarray
+
+Values = Any  # a numpy array, or a JAX array while a run is traced
 
 
 def _samples(text: str, *dims: str) -> Any:
@@ -38,22 +44,23 @@ def _about(default: Any = dataclasses.MISSING) -> Any:
 
 
 class Solution(eqx.Module):
-    """The samples of a run, its events, how it ended, and what was run. A pytree.
+    """The samples of a run, its events, how it ended, and its settings. A pytree.
 
     Samples lie on the grid t0 + k step save_every and at t_end, or at the times of `save_at`; a
-    sample at the instant of an event holds the state after it. From `simulate` everything is in
-    numpy arrays of just the length that is needed. From `rollout`, which may be traced, and in a
-    batch, samples after a failure are NaN, and the event table has spare records.
+    sample at the instant of an event holds the state after it. `simulate` returns numpy arrays
+    without padding. From `rollout`, which may be traced, and in a batch, samples after a failure
+    are NaN and the event table has empty records at its end.
 
     t, q, v, lam, mode, energy: the samples. `lam` are reactions [forces]; `energy` is T + V if
         `has_potential`, else T.
     events: the table of events; their `Lam` are impulses.
-    status, t_stop, mode_stop: how, when and in which mode the run ended; `meaning(status)` says it
-        in words, with the `law_reasons` of a law that objected. effort: Newton's iterations.
-    problem, integrator, law, params, step, save_every, t0, t_end, nsdyn_version: what was run.
+    status, t_stop, mode_stop: how, when and in which mode the run ended; `meaning(status)` explains
+        the status. law_reasons: the reasons that the law may give for a failure.
+    effort: the work of Newton's method.
+    problem, integrator, law, params, step, save_every, t0, t_end, nsdyn_version: the settings.
 
-    A batch (from `sweep`, or from `rollout` under vmap) has one more axis in front of all arrays
-    but `t`, which may be shared; `len` is the number of runs and `solution[i]` the i-th run.
+    In a batch (from `sweep`, or from `rollout` under vmap) all arrays have one more axis in front,
+    except that `t` may be shared; `len` is the number of runs and `solution[i]` the i-th run.
     """
 
     t: Values = _samples("time")
@@ -66,17 +73,17 @@ class Solution(eqx.Module):
     status: Values = _ending("status code of the run, 0 is OK", default=lambda: np.array(0))
     t_stop: Values = _ending("time at which the run ended", default=lambda: np.array(np.nan))
     mode_stop: Values = _ending("mode at the end", "*mode", default=lambda: np.array(-1))
-    effort: Effort = dataclasses.field(default_factory=Effort.none)  # of Newton's method
-    params: Any = None  # None from `rollout`: its caller has them
+    effort: Effort = dataclasses.field(default_factory=Effort.none)
+    params: Any = None  # None from `rollout`, whose caller has them
     problem: str = _about("")
     integrator: str = _about("")
     law: str = _about("")
-    law_reasons: tuple[str, ...] = eqx.field(static=True, default=())  # words for its objections
+    law_reasons: tuple[str, ...] = eqx.field(static=True, default=())
     step: float = _about(0.0)
-    save_every: int | None = _about(None)  # None where `save_at` was given
+    save_every: int | None = _about(None)  # None if `save_at` was given
     t0: float = _about(0.0)
     t_end: float = _about(0.0)
-    has_potential: bool = _about(True)  # whether `energy` is T + V; else it is T alone
+    has_potential: bool = _about(True)  # whether `energy` is T + V or only T
     nsdyn_version: str = _about(__version__)
 
     @property
@@ -90,12 +97,12 @@ class Solution(eqx.Module):
 
     @property
     def iterations(self) -> Values:
-        """Iterations of Newton's method in all steps; 0 for explicit methods."""
+        """Newton iterations of all steps; 0 for explicit methods."""
         return _number(self.effort.total)
 
     @property
     def iterations_worst(self) -> Values:
-        """The most iterations of Newton's method in one step."""
+        """The largest number of Newton iterations in one step."""
         return _number(self.effort.worst)
 
     @property
@@ -106,8 +113,10 @@ class Solution(eqx.Module):
 
     @property
     def failed(self) -> str:
-        """What went wrong, by kind, with the first few runs of each; empty if nothing did."""
-        status, t_stop = np.atleast_1d(self.status), np.atleast_1d(self.t_stop)
+        """The failures, grouped by status, with the first few runs of each; empty if there are
+        none."""
+        status = np.atleast_1d(self.status)
+        t_stop = np.atleast_1d(self.t_stop)
         lines = []
         for code in np.unique(status[status != Status.OK]):
             which = np.flatnonzero(status == code)
@@ -120,13 +129,14 @@ class Solution(eqx.Module):
         return "\n".join(lines)
 
     def meaning(self, code: Any) -> tuple[str, str]:
-        """The name of a status code, and what it means: in the words of the law where it objected
-        for a reason of its own."""
+        """The name of a status code and its meaning. Codes of the law itself are explained by its
+        `reasons`."""
         k = int(code) - FIRST_REASON
         if k < 0:
             return Status(int(code)).name, MESSAGES[Status(int(code))]
-        unsaid = f"the law objects with its reason {k}, for which it has no words"
-        return f"objection of {self.law}", (*self.law_reasons, *[unsaid] * (k + 1))[k]
+        unsaid = f"the law objects with its reason {k}, which is not in its list of reasons"
+        known = k < len(self.law_reasons)
+        return f"objection of {self.law}", self.law_reasons[k] if known else unsaid
 
     def __bool__(self) -> bool:
         return True
@@ -136,11 +146,11 @@ class Solution(eqx.Module):
             raise TypeError("a single run has no len; len(solution.t) counts its samples")
         return len(self.status)
 
-    def __getitem__(self, index) -> "Solution":
+    def __getitem__(self, index: Any) -> "Solution":
         """A run of a batch, or with a slice or mask a smaller batch."""
         if not self.is_batch:
             raise TypeError(
-                "solution[...] picks a run of a batch, and this is a single run; its arrays are "
+                "solution[...] selects a run of a batch, but this is a single run; its arrays are "
                 ".t, .q, .v, .lam, .mode, .energy"
             )
         if isinstance(index, int | np.integer) and not -len(self) <= index < len(self):
@@ -154,8 +164,8 @@ class Solution(eqx.Module):
         run = jax.tree.map(lambda x: np.asarray(x) if _is_array(x) else x, self)
         finite = np.all(np.isfinite(run.q), axis=1) & np.all(np.isfinite(run.v), axis=1)
         good = len(finite) if run.ok else int(np.argmin(np.append(finite, False)))
-        # A failure may be noticed some steps after it arose: the first sample that is lost is
-        # nearer. Nothing recorded from then on counts.
+        # A failure may be noticed only some steps later, so the run ends at its first lost sample
+        # and later events are dropped.
         t_stop = np.minimum(run.t_stop, np.append(run.t, np.inf)[good])
         events = run.events.trimmed() if run.ok else run.events[run.events.t <= t_stop]
         samples = {name: np.array(getattr(run, name)[:good]) for name in SAMPLES}
@@ -168,8 +178,8 @@ class Solution(eqx.Module):
             size = f"{len(self)} runs of {np.shape(self.t)[-1]} samples"
             return f"Solution({self.problem}: {size}, {np.sum(~self.ok)} failed{self._by()})"
         span = f"t = {self.t[0]:g} to {self.t[-1]:g}" if len(self.t) else "t = none"
-        n, m = self.v.shape[1], self.lam.shape[1]
-        size = f"{len(self.t)} samples, n = {n}, m = {m}, {counted(self.events)}"
+        sizes = f"n = {self.v.shape[1]}, m = {self.lam.shape[1]}"
+        size = f"{len(self.t)} samples, {sizes}, {counted(self.events)}"
         how = self.meaning(self.status)[0]
         end = "" if self.ok else f", {how} at t = {float(self.t_stop):g}"
         return f"Solution({self.problem}: {span}, {size}{end}{self._by()})"
@@ -177,9 +187,9 @@ class Solution(eqx.Module):
     def _by(self) -> str:
         return f"; {self.integrator}, {self.law}"
 
-    def to_xarray(self):
+    def to_xarray(self) -> "xarray.Dataset":
         """An xarray.Dataset with named dimensions; `lam` holds forces, `Lam` impulses. A batch has
-        the dimension "run" in front, and its table of events `event_count[run]` records."""
+        the dimension "run" in front, and run i has `event_count[i]` events."""
         import xarray
 
         variables = self._variables()
@@ -189,7 +199,7 @@ class Solution(eqx.Module):
         return xarray.Dataset(variables, coords, attributes | {"params": _text(plain(self.params))})
 
     def _variables(self) -> dict[str, tuple]:
-        """{name: (dimensions, array, attributes)} of all that a dataset holds."""
+        """{name: (dimensions, array, attributes)} of the dataset."""
         run = ["run"] if self.is_batch else []
         spread = _spread(np.ndim(self.mode) - 1 - len(run))
         own = lambda dims, x, text: (run + spread(dims), np.asarray(x), {"long_name": text})
@@ -202,7 +212,7 @@ class Solution(eqx.Module):
         for name, (dims, text) in EVENTS.items():
             found[VARIABLES.get(name, name)] = own(dims, getattr(events, name), text)
         if self.is_batch:
-            found["event_count"] = own((), events.count, "how many records are filled")
+            found["event_count"] = own((), events.count, "number of events")
         for name, (dims, text) in ENDINGS.items():
             found[name] = own(dims, getattr(self, name), text)
         for name, text in EFFORT.items():
@@ -214,47 +224,50 @@ class Solution(eqx.Module):
         if t.ndim == 1:
             return t
         if not np.all(t == t[:1]):
-            raise ProblemError("to_xarray: the runs of this batch have different times")
+            raise ProblemError(
+                "to_xarray: expected runs with the same times, found different ones; convert "
+                "single runs, solution[i].to_xarray()"
+            )
         return t[0]
 
-    def save(self, path) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write a netCDF file that `nsdyn.load` reads back exactly."""
         from nsdyn.results.netcdf import save
 
         save(self, path)
 
-    def plot(self):
-        """A matplotlib Figure: q, v, lam and energy over time, events as thin vertical lines. No
-        window is opened."""
+    def plot(self) -> "matplotlib.figure.Figure":
+        """A matplotlib Figure of q, v, lam and energy over time, with events as thin vertical
+        lines. Opens no window."""
         from nsdyn.results.plot import figure
 
         return figure(self)
 
 
 def _with(cls: type, key: str) -> dict[str, Any]:
-    """The fields of a class that have this entry in their metadata."""
+    """{field: metadata} of the fields that have this key in their metadata."""
     return {
         field.name: field.metadata for field in dataclasses.fields(cls) if key in field.metadata
     }
 
 
-# name: (dimensions, what it is). "*mode" stands for the axes of one mode: none for a single integer
+# name: (dimensions, description). "*mode" stands for the axes of a mode; an integer has none
 _DESCRIBED = {name: (x["dims"], x["text"]) for name, x in _with(Solution, "dims").items()}
 SAMPLES = {name: x for name, x in _DESCRIBED.items() if x[0][:1] == ("time",)}
 ENDINGS = {name: x for name, x in _DESCRIBED.items() if name not in SAMPLES}
 EVENTS = {name: (("event", *x["dims"]), x["text"]) for name, x in _with(Event, "dims").items()}
-VARIABLES = {"t": "event_time", "q": "event_q"}  # names that samples and events share
+VARIABLES = {"t": "event_time", "q": "event_q"}  # samples have the same names
 EFFORT = {
     "total": "iterations of Newton's method",
-    "worst": "the most iterations in one step",
-    "change": "the last change in units of what is allowed",
+    "worst": "largest number of iterations in one step",
+    "change": "last update, relative to the tolerance",
     "failed": "whether Newton's method failed",
 }
 METADATA = tuple(_with(Solution, "about"))
 
 
 def _spread(axes: int) -> Callable:
-    """Names of dimensions, with those of a mode of so many axes put in."""
+    """A function that replaces "*mode" in a list of dimensions by the names of these axes."""
     parts = ["part"] if axes == 1 else [f"part_{i}" for i in range(axes)]
     return lambda dims: [name for dim in dims for name in (parts if dim == "*mode" else [dim])]
 
@@ -274,16 +287,16 @@ def _leaf_text(name: str, x: Any) -> str:
     return getattr(x, "__qualname__", repr(x))
 
 
-def plain(tree, other: Callable[[str, Any], Any] = _leaf_text, name: str = "params"):
-    """A pytree as nested dicts and lists of numpy arrays under the same names. Text and None stay;
-    what cannot become an array becomes `other(name, x)`, by default a text."""
+def plain(tree: Params, other: Callable[[str, Any], Any] = _leaf_text, name: str = "params") -> Any:
+    """A pytree as nested dicts and lists of numpy arrays, with the same names. Text and None stay;
+    a leaf that cannot become an array becomes `other(name, x)`, by default its text."""
     if tree is None or isinstance(tree, str):
         return tree
     inner = lambda key, child: plain(child, other, f"{name}[{key!r}]")
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         names = [field.name for field in dataclasses.fields(tree)]
         return {key: plain(getattr(tree, key), other, f"{name}.{key}") for key in names}
-    if isinstance(tree, dict):  # in its own order; JAX would sort
+    if isinstance(tree, dict):  # keeps its order; JAX would sort
         return {str(key): inner(key, child) for key, child in tree.items()}
     children = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda x: x is not tree)[0]
     if any(not path for path, _ in children):
@@ -293,23 +306,22 @@ def plain(tree, other: Callable[[str, Any], Any] = _leaf_text, name: str = "para
     return {_key(path[0]): inner(_key(path[0]), child) for path, child in children}
 
 
-def _leaf(x, other: Callable, name: str):
+def _leaf(x: Any, other: Callable, name: str) -> Any:
     try:
         array = np.asarray(x)
-    except Exception:  # other people's array types refuse in their own ways
+    except Exception:  # foreign array types may raise anything
         return other(name, x)
     return array if array.dtype.kind in "biufc" else other(name, x)
 
 
-def _key(entry) -> str:
-    """The name in a path entry: of a dict, an attribute or a position, whatever the node's type
-    calls it."""
+def _key(entry: Any) -> str:
+    """The name in a path entry: a key, an attribute or an index."""
     return str(
         next(getattr(entry, name) for name in ("key", "name", "idx") if hasattr(entry, name))
     )
 
 
-def _text(params) -> str:
+def _text(params: Any) -> str:
     return json.dumps(
         params, default=lambda x: x.tolist() if x.dtype.kind != "c" else str(x.tolist())
     )

@@ -1,2 +1,1 @@
-"""What studies share: archive, style of figures, tables, drawings, benchmarks. No study lives
-here."""
+"""Code that studies share: archive, style of figures, tables, drawings, benchmarks."""

@@ -1,9 +1,8 @@
-"""The archive of a study: arrays in a netCDF file, and beside it a JSON file that says where they
-come from.
+"""The archive of a study: arrays in a netCDF file, and a JSON file that describes their origin.
 
-`name.nc` is written first and `name.json`, which holds its checksum, last; each appears under its
-name only when it is complete. So an interrupted study leaves no half-written data, and data that do
-not belong to their description are found out.
+`name.nc` is written first, `name.json` with its checksum last, each under a temporary name until it
+is complete. So an interrupted study leaves no partial data, and a mismatch of data and description
+is detected.
 """
 
 import hashlib
@@ -34,7 +33,7 @@ def write(
     folder: str | Path, name: str, variables: Mapping[str, tuple], settings: Mapping[str, Any]
 ) -> Path:
     """Archive {variable: (dimensions, array) or (dimensions, array, attributes)} with the settings
-    that made them."""
+    that produced them."""
     folder = Path(folder)
     dataset = xr.Dataset(
         {key: (value[0], np.asarray(value[1]), *value[2:]) for key, value in variables.items()}
@@ -60,7 +59,7 @@ def read(folder: str | Path, name: str) -> tuple[xr.Dataset, dict]:
 
 
 def exists(folder: str | Path, name: str, settings: Mapping[str, Any]) -> bool:
-    """Whether complete data made with these settings and this version of nsdyn are there."""
+    """Whether there are complete data for these settings and this version of nsdyn."""
     path = Path(folder) / f"{name}.nc"
     described = _description(Path(folder), name)
     if described is None or not path.is_file():
@@ -73,7 +72,7 @@ def exists(folder: str | Path, name: str, settings: Mapping[str, Any]) -> bool:
 
 
 def numbers_of(problem: nsdyn.Problem) -> dict[str, Any]:
-    """What the numbers of a run depend on besides its functions, for settings."""
+    """Everything besides functions that the numbers of a run depend on, for `settings`."""
     params = jax.tree.map(lambda x: np.asarray(x).tolist(), plain(problem.params))
     return {
         "problem": problem.name,
@@ -85,7 +84,7 @@ def numbers_of(problem: nsdyn.Problem) -> dict[str, Any]:
 
 
 def provenance() -> dict[str, Any]:
-    """Versions, platform, commit (if there is one) and date."""
+    """Versions, platform, commit (if known) and date."""
     versions = {"python": platform.python_version(), "nsdyn": nsdyn.__version__}
     for package in PACKAGES:
         with suppress(metadata.PackageNotFoundError):
@@ -99,13 +98,13 @@ def provenance() -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The commit of the source tree that nsdyn runs from, with '+' if files changed since; None
-    without one."""
+    """The commit of the source tree that nsdyn runs from, with '+' if files have changed; None if
+    unknown."""
     root = Path(nsdyn.__file__).resolve().parents[1]
-    if not (root / ".git").exists():  # an installed nsdyn may lie inside somebody else's repository
+    if not (root / ".git").exists():  # nsdyn may be installed inside another repository
         return None
 
-    def git(*arguments):
+    def git(*arguments: str) -> str:
         command = ["git", "-C", str(root), *arguments]
         return subprocess.run(
             command, capture_output=True, text=True, timeout=10, check=True
@@ -123,7 +122,7 @@ def write_json(path: str | Path, content: Mapping[str, Any]) -> Path:
 
 
 def replace(path: Path, write: Callable[[Path], Any]) -> Path:
-    """Let `write` make a file under a passing name in the same folder, then give it its own."""
+    """Let `write` create a file under a temporary name in the same folder, then rename it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.stem}-{secrets.token_hex(4)}{path.suffix}")
     try:

@@ -1,10 +1,10 @@
-"""How fast nsdyn is on this machine: the 3R pendulum beside the same method in C, implicit steps,
+"""The speed of nsdyn on this machine: the 3R pendulum against the same method in C, implicit steps,
 long chains.
 
-Both run in the same minute, in turn, and the least time of several counts; compilation is counted
-apart. The C program is compiled here and now with the machine's `cc`; it computes on one core and
-keeps the end states only. nsdyn keeps rows as said in the results, may use all cores for a batch,
-and its answers are compared with those of C.
+nsdyn and C run alternately, and the shortest of several times counts; compilation is timed
+separately. The C program is compiled with the `cc` of the machine; it runs on one core and keeps
+only end states. nsdyn keeps samples as stated in the results and may use all cores for a batch; its
+results are compared with those of C.
 """
 
 import json
@@ -24,9 +24,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+from jaxtyping import Array
 
 import nsdyn
 from nsdyn import integrators, laws, problems
+from nsdyn.results.solution import Solution
+from nsdyn.stepping.integrator import AbstractIntegrator
 from nsdyn.studies import walking
 from nsdyn.studies.lib import chain_cost
 
@@ -58,7 +61,7 @@ print(own[0] if own else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * un
 
 
 def stages(quick: bool = False) -> dict[str, Callable[[], dict[str, Any]]]:
-    """The measurements by name; each answers with its part of the results."""
+    """The measurements by name; each returns its part of the results."""
     repeats = 2 if quick else 5
     yardstick = Yardstick()
     found: dict[str, Callable[[], dict[str, Any]]] = {
@@ -83,7 +86,7 @@ def stages(quick: bool = False) -> dict[str, Callable[[], dict[str, Any]]]:
 class Yardstick:
     """The C program, compiled on first use; `missing` says why there is none."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="nsdyn-bench-")
         self.program: Path | None = None
         self.missing = ""
@@ -120,19 +123,21 @@ class Yardstick:
 
 
 @eqx.filter_jit
-def _one(problem, q0, step, save_every):
+def _one(problem: nsdyn.Problem, q0: Array, step: float, save_every: int) -> Solution:
     method = integrators.EventDriven(integrators.RK4())
-    options = {
-        "step": step,
-        "law": laws.MuellerTransition(),
-        "save_every": save_every,
-        "max_events": MAX_EVENTS,
-    }
-    return nsdyn.rollout(problem, method, q0=q0, **options)
+    return nsdyn.rollout(
+        problem,
+        method,
+        q0=q0,
+        step=step,
+        law=laws.MuellerTransition(),
+        save_every=save_every,
+        max_events=MAX_EVENTS,
+    )
 
 
 @eqx.filter_jit
-def _many(problem, q0, step, save_every):
+def _many(problem: nsdyn.Problem, q0: Array, step: float, save_every: int) -> Solution:
     return jax.vmap(lambda q0: _one(problem, q0, step, save_every))(q0)
 
 
@@ -158,12 +163,13 @@ def _swept(
 def _compared(
     prepare: Callable[[], Callable], yardstick: Yardstick, steps: int, count: int, repeats: int
 ) -> dict:
-    """Prepare (compile), then time nsdyn and C in turn. A run answers with q of the rows."""
+    """Prepare (compile), then time nsdyn and C alternately. A run returns q at the samples."""
     began = time.perf_counter()
     run = prepare()
     compile_time = time.perf_counter() - began
     best, c_best = np.inf, np.inf
-    rows, c = np.zeros(0), None
+    rows = np.zeros(0)
+    c = None
     for _ in range(repeats):
         began = time.perf_counter()
         rows = run()
@@ -207,15 +213,15 @@ def _batch(yardstick: Yardstick, repeats: int, name: str) -> dict:
 
 
 @eqx.filter_jit
-def _wheel(problem, scheme, q0):
+def _wheel(problem: nsdyn.Problem, scheme: AbstractIntegrator, q0: Array) -> Solution:
     return nsdyn.rollout(
         problem, scheme, step=WHEEL_STEP, q0=q0, save_every=10, max_events=MAX_EVENTS
     )
 
 
 def _implicit(repeats: int) -> dict:
-    """A step of NSGA beside a step of event-driven RK4, both on the wheel over the pothole, in
-    turn."""
+    """A step of NSGA against a step of event-driven RK4, alternately, for the wheel over the
+    pothole."""
     problem = problems.get("wheel_over_pothole")
     schemes = {"nsga": integrators.NSGA(), "rk4": integrators.EventDriven(integrators.RK4())}
     found: dict[str, Any] = {"step": WHEEL_STEP}
@@ -225,7 +231,8 @@ def _implicit(repeats: int) -> dict:
         program: Any = _wheel
         runs[name] = program.lower(problem, scheme, problem.q0).compile()
         found[f"{name}_compile_s"] = time.perf_counter() - began
-    steps, best = round(problem.t_end / WHEEL_STEP), dict.fromkeys(schemes, np.inf)
+    steps = round(problem.t_end / WHEEL_STEP)
+    best = dict.fromkeys(schemes, np.inf)
     for _ in range(4 * repeats):  # a run takes a millisecond
         for name, scheme in schemes.items():
             began = time.perf_counter()
@@ -237,7 +244,7 @@ def _implicit(repeats: int) -> dict:
 
 
 def _chains(seconds: float) -> dict:
-    """Recursions beside the dense mass matrix; see `chain_cost`."""
+    """Recursions against the dense mass matrix; see `chain_cost`."""
     return {"chains": chain_cost.measure(seconds=seconds)}
 
 
@@ -245,7 +252,7 @@ def _chains(seconds: float) -> dict:
 
 
 def _python(program: str, cache: str) -> tuple[float, str]:
-    """Run a program in a fresh interpreter; seconds and what it printed."""
+    """Run a program in a new interpreter; its time in seconds and its output."""
     root = str(Path(nsdyn.__file__).resolve().parents[1])
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {
@@ -261,8 +268,8 @@ def _python(program: str, cache: str) -> tuple[float, str]:
 
 
 def _start(repeats: int) -> dict:
-    """From the start of the interpreter to the finished trajectory, with an empty and with a filled
-    cache."""
+    """The time from starting the interpreter to the finished trajectory, with an empty and with a
+    filled cache."""
     program = START.format(arguments=f"step={SINGLE_STEP}")
     cold, warm = np.inf, np.inf
     for _ in range(repeats):
@@ -357,7 +364,7 @@ def rows(results: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 
 
 def figures(results: dict[str, Any], folder: str | Path) -> list[Path]:
-    """Archive what is better seen than read, and draw it."""
+    """Archive and draw the results that have a figure."""
     if "chains" not in results:
         return []
     chain_cost.store(folder, results["chains"], {"processor": machine()["processor"]})
@@ -365,7 +372,7 @@ def figures(results: dict[str, Any], folder: str | Path) -> list[Path]:
 
 
 def notes(results: dict[str, Any]) -> list[str]:
-    """What must be said beside the numbers."""
+    """Explanations of the numbers."""
     found = list(dict.fromkeys(part["note"] for part in results.values() if "note" in part))
     for name, part in results.items():
         if part.get("difference_from_c", 0.0) > 1e-8:

@@ -25,7 +25,7 @@ def compute(
     force: bool,
 ) -> list[Path]:
     """Archive variables(problem, trajectory) of both runs, with rows every `interval` seconds. Data
-    of the same settings and version are kept unless `force` is given."""
+    with the same settings and version are kept unless `force` is given."""
     integrator = integrators.EventDriven(integrators.RK4())
     files = []
     for name, law in LAWS.items():

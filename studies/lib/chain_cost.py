@@ -1,32 +1,34 @@
-"""What an evaluation of a serial chain costs against its number of links: recursions beside the
-dense mass matrix.
+"""The cost of a serial chain against its number of links: recursions and the dense mass matrix.
 
 Forward dynamics, v' from q, v and joint forces: by articulated bodies, or by the mass matrix and
 its factorisation. The response to an impact of the tip: by Alexiou's propagation, by the law
 `Restitution` with M^-1 b from the recursion, or by the law with the dense M. The chain is that of
-`serial_chain`. Every evaluation runs in a compiled loop, as in a simulation, and moves q and v a
-little, so that the compiler can carry nothing from one to the next; the least time of several loops
-counts. The slope is that of the line
+`serial_chain`. Every evaluation runs in a compiled loop, as in a simulation, and moves q and v
+slightly, so that the compiler cannot reuse results; the shortest of several loops counts. The slope
+is b in the least-squares line
 
     log t = a + b log N                                                                          (1)
 
-through the least squares over N = 16 ... 1024, and the dense path loses from the first N beyond
-which it is always the slower.
+over N = 16 ... 1024; the dense path loses from the first N beyond which it is always slower.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
+from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator, ScalarFormatter
+from numpy.typing import ArrayLike
 from xarray import Dataset
 
 from nsdyn import laws
-from nsdyn.multibody.chain import tip
+from nsdyn._types import Configuration, Solve, Velocity
+from nsdyn.multibody.chain import Chain, tip
 from nsdyn.multibody.chain_dynamics import SYSTEM, accelerations, bias, mass_matrix
 from nsdyn.multibody.chain_impulse import restitution
 from nsdyn.numerics import small
@@ -35,7 +37,7 @@ from nsdyn.studies.lib import archive, style
 
 NAME = "chain_cost"
 SIZES = (2, 3, 4, 5, 6, 8, 12, 16, 32, 64, 128, 256, 512, 1024)
-FITTED = 16  # links from which on (1) is fitted
+FITTED = 16  # smallest number of links in the fit (1)
 STEEPEST = 1.15
 WORK = 2048  # links in a loop: short chains are evaluated more often
 SECONDS, LOOPS = 0.4, 5  # at least, for each size and path
@@ -44,35 +46,35 @@ POINT, NORMAL = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 
 CAPTION = """\
 Cost of one evaluation of a serial chain of N links, computed with nsdyn {version} on {processor}.
-Method: least time of several compiled loops; float64. Slopes of the fit over N >= 16 in the legend.
+Method: shortest time of several compiled loops; float64. Slopes of the fit over N >= 16 in the legend.
 
-a) Forward dynamics. b) Response to an impact of the tip. The dotted vertical line marks the N from which on the dense mass
-matrix, its factorisation written out up to 5 links and LAPACK's beyond, is slower than the recursion drawn with circles.
+a) Forward dynamics. b) Response to an impact of the tip. The dotted vertical line marks the N from which the dense mass
+matrix (factorisation unrolled up to 5 links, LAPACK beyond) is slower than the recursion (circles).
 """
 
 
 # The paths
 
 
-def _forward(chain, q, v):
+def _forward(chain: Chain, q: Configuration, v: Velocity) -> Velocity:
     return accelerations(chain, q, v, jnp.zeros_like(v))
 
 
-def _forward_dense(chain, q, v):
+def _forward_dense(chain: Chain, q: Configuration, v: Velocity) -> Velocity:
     return small.factor(mass_matrix(chain, q))(-bias(chain, q, v))
 
 
-def _impulse(chain, q, v):
+def _impulse(chain: Chain, q: Configuration, v: Velocity) -> Velocity:
     return restitution(chain, q, v, POINT, NORMAL, E).v_after
 
 
-def _law(chain, q, v, solve=None):
+def _law(chain: Chain, q: Configuration, v: Velocity, solve: Solve | None = None) -> Velocity:
     G = jax.grad(lambda q: jnp.sum(NORMAL * tip(chain, q, POINT)))(q)
-    M = mass_matrix(chain, q)  # dropped by the compiler where `solve` is given
+    M = mass_matrix(chain, q)  # removed by the compiler if `solve` is given
     return laws.Restitution(E).jump(M, jnp.zeros((0, chain.n)), G[None], v, solve=solve).v_after
 
 
-def _law_recursive(chain, q, v):
+def _law_recursive(chain: Chain, q: Configuration, v: Velocity) -> Velocity:
     return _law(chain, q, v, SYSTEM.solver(q, {"chain": chain}))
 
 
@@ -97,14 +99,14 @@ PANELS = (("forward", "forward_dense"), ("impulse", "impulse_law", "impulse_dens
 
 
 def run(folder: str | Path, force: bool = False) -> list[Path]:
-    """Measure what is not there yet, then draw; returns the files drawn."""
+    """Measure missing data, then draw; returns the files drawn."""
     compute(folder, force)
     return draw(folder)
 
 
 def compute(folder: str | Path, force: bool = False) -> list[Path]:
-    """Archive the times. Those of the same settings, version and machine are kept unless `force` is
-    given."""
+    """Archive the times. Times with the same settings, version and machine are kept unless `force`
+    is given."""
     from nsdyn.studies.lib.benchmark import machine
 
     told = {
@@ -119,22 +121,21 @@ def compute(folder: str | Path, force: bool = False) -> list[Path]:
     return [_data(folder) / f"{NAME}.nc"]
 
 
-def measure(sizes=SIZES, seconds: float = SECONDS) -> dict[str, list]:
+def measure(sizes: Sequence[int] = SIZES, seconds: float = SECONDS) -> dict[str, list]:
     """Seconds of one evaluation for each path and size."""
     times = {name: [timed(path, n, seconds) for n in sizes] for name, path in PATHS.items()}
     return {"links": list(sizes), **times}
 
 
 def timed(path: Callable, n: int, seconds: float) -> float:
-    """The least time of one evaluation, found by repeating a compiled loop for so many seconds or a
-    few times."""
+    """The shortest time of one evaluation; a compiled loop is repeated for at least `seconds`."""
     rng = np.random.default_rng(n)
     start = (0.1 * rng.normal(size=n), rng.normal(size=n))
     count = max(1, WORK // n)
 
     @jax.jit
-    def loop(chain, state):
-        def once(state, _):
+    def loop(chain: Chain, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        def once(state: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
             q, v = state
             return (q + 1e-9 * v, v + 1e-9 * path(chain, q, v)), None
 
@@ -163,15 +164,16 @@ def _data(folder: str | Path) -> Path:
     return Path(folder) / "data"
 
 
-def slope(links, times) -> float:
+def slope(links: ArrayLike, times: ArrayLike) -> float:
     """b of (1)."""
-    links, times = np.asarray(links), np.asarray(times)
+    links = np.asarray(links)
+    times = np.asarray(times)
     long = links >= FITTED
     return float(np.polyfit(np.log(links[long]), np.log(times[long]), 1)[0])  # (1)
 
 
-def loses_from(links, dense, recursion) -> int | None:
-    """The number of links from which on the dense path is always the slower; None if it wins at the
+def loses_from(links: Sequence[int], dense: ArrayLike, recursion: ArrayLike) -> int | None:
+    """The number of links from which the dense path is always slower; None if it wins at the
     end."""
     slower = np.asarray(dense) > np.asarray(recursion)
     first = len(slower) - int(np.argmin(slower[::-1])) if not slower.all() else 0
@@ -183,7 +185,8 @@ def loses_from(links, dense, recursion) -> int | None:
 
 def rows(found: dict[str, list]) -> list[tuple[str, str, str, str]]:
     """Quantity, measured, target, aim: as in `benchmark.rows`."""
-    links, table = found["links"], []
+    links = found["links"]
+    table = []
     span = f"{FITTED} to {links[-1]} links"
     for name, title, dense in (
         ("forward", "forward dynamics", "forward_dense"),
@@ -231,7 +234,7 @@ def draw(folder: str | Path) -> list[Path]:
     ]
 
 
-def _lines(ax, data: Dataset, names: tuple[str, ...]) -> None:
+def _lines(ax: Axes, data: Dataset, names: tuple[str, ...]) -> None:
     links = data.links.values
     for k, name in enumerate(names):
         times = data[name].values

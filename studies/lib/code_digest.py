@@ -1,10 +1,10 @@
-"""A digest of the code of functions, so that archived data know by which code they were made.
+"""A digest of the code of functions, so that archived data record the code that produced them.
 
-A function counts by its bytecode, constants, defaults and closure, and by what it reads from its
-module: numbers and arrays by value, functions and classes of the same kind likewise, modules of the
-same package by the text of their file. Libraries, what lies in a folder of installed packages, count
-by nothing: their versions are recorded with the data. So an edited constant or helper changes the
-digest, also in a notebook, where there is no file to look at.
+The digest of a function covers its bytecode, constants, defaults and closure, and the globals it
+reads: numbers and arrays by value, functions and classes recursively, modules of the same package
+by the text of their file. Installed libraries are not included; their versions are recorded with
+the data. So editing a constant or a helper changes the digest, even in a notebook, which has no
+file.
 """
 
 import dataclasses
@@ -30,12 +30,12 @@ def code_digest(*things: Any) -> str:
 
 
 class _Reader:
-    """Walks through objects and feeds what it finds to one digest; nothing is read twice."""
+    """Walks through objects and feeds them to one digest, each object once."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.digest = hashlib.sha256()
         self.seen: set[int] = set()
-        self.alive: list[Any] = []  # an id is only unique as long as its object lives
+        self.alive: list[Any] = []  # an id is unique only while its object lives
 
     def read(self, thing: Any) -> None:
         if _is_number(thing):
@@ -97,7 +97,10 @@ class _Reader:
         if not _is_library(module) and module.__name__.partition(".")[0] != "nsdyn":
             try:
                 self._put(inspect.getsource(module))
-            except (OSError, TypeError):  # made by hand: its functions are read where they are used
+            except (
+                OSError,
+                TypeError,
+            ):  # no source file; its functions are read where they are used
                 return
 
     def _read_class(self, cls: type) -> None:
@@ -126,7 +129,7 @@ def _is_number(thing: Any) -> bool:
 def _is_library(thing: Any) -> bool:
     module = thing if isinstance(thing, ModuleType) else sys.modules.get(thing.__module__)
     file = getattr(module, "__file__", None)
-    if file is None:  # what comes with the interpreter; a notebook has no file either
+    if file is None:  # built into the interpreter, or a notebook
         return getattr(module, "__name__", "") in sys.builtin_module_names
     return file.startswith(LIBRARIES) or "site-packages" in file
 

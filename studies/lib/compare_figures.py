@@ -1,5 +1,4 @@
-"""What `compare` found, as files: figures and their captions, and the table as comma-separated
-values."""
+"""The results of `compare` as files: figures, captions, and the table as comma-separated values."""
 
 import csv
 from pathlib import Path
@@ -13,17 +12,17 @@ from nsdyn.studies.compare import LEVELS, Comparison, Run, slug
 from nsdyn.studies.lib import archive, style
 from nsdyn.studies.lib.compare_table import MEASURED, against, measured, table
 
-FLOOR = 1e-17  # what is smaller is shown here: a logarithm knows no zero
+FLOOR = 1e-17  # lower limit of logarithmic axes
 MOST_COORDINATES = 4  # shown in a figure
 
 CAPTIONS = """\
-{problem}: integrators and laws side by side, computed with nsdyn {version}.
+{problem}: comparison of integrators and laws, computed with nsdyn {version}.
 
 {notes}
 
-states{suffix}: configuration q and velocity v{coordinates}. A cross marks the last row of a run that stopped early.
-errors{suffix}: differences from the reference over time. Where one of the two has switched and the other has not,
-velocity and energy are left out. What is below {floor:g} is shown there.
+states{suffix}: configuration q and velocity v{coordinates}. A cross marks the last sample of a run that stopped early.
+errors{suffix}: differences from the reference over time, at least {floor:g}. Velocity and energy are left out while only one
+of the two has changed its mode.
 residuals{suffix}: residuals of the constraints at the three levels and energy over time.
 """
 
@@ -65,7 +64,7 @@ def _write_csv(found: Comparison, path: Path) -> None:
 
 
 class _Group(NamedTuple):
-    """The runs of one figure, and what its lines are called."""
+    """The runs of one figure, and the names of its lines."""
 
     name: str
     title: str
@@ -74,7 +73,7 @@ class _Group(NamedTuple):
 
 
 def _groups(found: Comparison) -> list[_Group]:
-    """A figure for each law; a single integrator has its laws in one figure."""
+    """One figure per law; for a single integrator, one figure with all laws."""
     runs = [run for run in found.runs if run.has_rows]
     if len(found.integrators) == 1:
         return [_Group("", found.integrators[0], runs, [run.law for run in runs])] if runs else []
@@ -102,7 +101,8 @@ def draw(found: Comparison, folder: Path) -> list[Path]:
 
 
 def _look(i: int) -> dict[str, Any]:
-    """Colour and line style of the i-th run. Lines that lie on one another show by their widths."""
+    """Colour and line style of the i-th run. Widths differ, so that coinciding lines are
+    visible."""
     colours = (*style.COLOURS, "black")
     dash = style.DASHES[(i + i // len(style.DASHES)) % len(style.DASHES)]
     return {
@@ -120,7 +120,7 @@ def _line(ax: Axes, i: int, label: str, run: Run, t: np.ndarray, values: np.ndar
 
 
 def _grey(ax: Axes, found: Comparison, group: _Group, value: Any) -> None:
-    """The references, broad and grey under the runs."""
+    """The references, as wide grey lines below the runs."""
     laws = dict.fromkeys(run.law for run in group.runs)
     references = [
         found.references[law]

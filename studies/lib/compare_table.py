@@ -1,14 +1,13 @@
-"""What `compare` found, as numbers: errors against the reference, and the table with notes that say
-what is in it.
+"""The results of `compare` as numbers: errors against the reference, and the table with notes.
 
 Errors are the largest component over the rows,
 
     max |q - q_r|,   max |v - v_r|,   max |H - H_r| / max T_r                                    (1)
 
-with the energy H (T + V, or T alone) and the kinetic energy T; r is the reference. A jump that
-comes a row later than that of the reference is no error of the size of the jump: rows where one has
-switched and the other has not are left out of v and H, and counted. Where they are many the run is
-not late but elsewhere, and none is left out.
+with the energy H (T + V, or T alone) and the kinetic energy T; r is the reference. A jump one
+sample later than in the reference should not count as an error of the size of the jump. So samples
+at which only one of the two has changed its mode are left out of v and H, and counted. If there are
+many, the run is not late but different, and none is left out.
 """
 
 from typing import NamedTuple
@@ -19,7 +18,7 @@ from nsdyn.analysis.residuals import events_before
 from nsdyn.status import MESSAGES, Status
 from nsdyn.studies.compare import LEVELS, Comparison, Run
 
-LATE = 5  # rows to a switch by which a run may be late
+LATE = 5  # largest delay of a mode change, in samples per event
 COUNTED = ("iterations", "iterations_worst", "compile_s", "from_cache", "run_s", "t_stop")
 MEASURED = (
     *("error_q", "error_v", "error_energy", "rows_left_out"),
@@ -48,8 +47,8 @@ NUMBERS = {
 
 
 class Against(NamedTuple):
-    """A run beside its reference, over the rows that both have: differences (1) by row, NaN where
-    left out."""
+    """A run against its reference: differences (1) at the samples that both have, NaN where left
+    out."""
 
     t: np.ndarray
     q: np.ndarray
@@ -59,7 +58,7 @@ class Against(NamedTuple):
 
 
 def against(run: Run, reference: Run | None) -> Against | None:
-    """None where there is nothing to compare."""
+    """None if there is nothing to compare."""
     if reference is None or not (run.has_rows and reference.has_rows):
         return None
     a, b = run.data, reference.data
@@ -67,14 +66,12 @@ def against(run: Run, reference: Run | None) -> Against | None:
     same = np.isclose(a.t.values[:count], b.t.values[:count], rtol=1e-9, atol=1e-12)
     count = (
         count if same.all() else int(np.argmin(same))
-    )  # at least one: all runs have the same start
+    )  # at least one, since all runs have the same start
     rows = slice(0, count)
     t = a.t.values[rows]
     counts = [events_before(t, x.event_t.values if "event_t" in x else np.zeros(0)) for x in (a, b)]
     differ = (a["mode"].values[rows] != b["mode"].values[rows]).reshape(count, -1).any(axis=1)
-    if (
-        counts[0][-1] == counts[1][-1]
-    ):  # else switches came together in one run, and counts mean nothing
+    if counts[0][-1] == counts[1][-1]:  # else events coincide in one run, and counts mean nothing
         differ |= counts[0] != counts[1]
     if differ.sum() > LATE * max(1, counts[0][-1], counts[1][-1]):
         differ[:] = False
@@ -87,7 +84,7 @@ def against(run: Run, reference: Run | None) -> Against | None:
 
 
 def measured(run: Run, reference: Run | None) -> dict[str, float]:
-    """The numbers of one run; NaN for what is not known."""
+    """The numbers of one run; unknown ones are NaN."""
     largest = lambda x: float(np.nanmax(x)) if np.isfinite(x).any() else np.nan
     found = dict.fromkeys(MEASURED, np.nan)
     if run.refused:
@@ -115,8 +112,9 @@ class Table(NamedTuple):
 
 
 def table(found: Comparison) -> Table:
-    """One row for each run; what does not fit into it is a note."""
-    laws, rows = found.laws, []
+    """One row per run; further information is in notes."""
+    laws = found.laws
+    rows = []
     reasons: list[str] = []
     for run in found.runs:
         values = measured(run, found.references.get(run.law))
@@ -146,31 +144,28 @@ def _status(run: Run, values: dict[str, float], reasons: list[str]) -> str:
 
 
 def _words(run: Run) -> str:
-    """What its status means; a law's own words come after the place in the message of the run."""
+    """The meaning of the status; reasons of a law follow the place in the message of the run."""
     if isinstance(run.status, Status):
         return MESSAGES[run.status]
     return run.reason.partition("): ")[2].rstrip(".")
 
 
 def _notes(found: Comparison) -> list[str]:
-    """What the numbers are."""
+    """Explanations of the numbers."""
     notes = [_reference(found)]
     for law, run in found.references.items():
         if run.refused:
             notes.append(f"There is no reference for {law}: {run.reason}.")
         elif not run.ok:
             stop = f"{float(run.data.t_stop):.6g} ({run.status_name})"
-            notes.append(
-                f"The reference for {law} stopped at t = {stop}; errors are those until then."
-            )
+            notes.append(f"The reference for {law} stopped at t = {stop}; errors are up to then.")
     cached = any(int(run.data.from_cache) for run in found.runs if not run.refused)
     return [
         *notes,
-        "residual: largest |g|, |G v + g_t| and |G v' + gamma| over the rows, of the constraints "
-        "of the current mode; "
-        "v' = M^-1 (f - G^T lam) with the lam reported.",
-        "compile: tracing and compiling, once; run: the least of several runs, compilation not "
-        "counted." + (CACHED if cached else ""),
+        "residual: largest |g|, |G v + g_t| and |G v' + gamma| over all samples, of the constraints "
+        "of the current mode; v' = M^-1 (f - G^T lam) with the reported lam.",
+        "compile: tracing and compiling, once; run: the shortest of several runs, without "
+        "compilation." + (CACHED if cached else ""),
     ]
 
 
@@ -179,13 +174,11 @@ def _reference(found: Comparison) -> str:
         return "error: there is no reference."
     integrator = next(iter(found.references.values())).integrator
     return (
-        f"error: largest difference over the rows from the reference {integrator} with step "
-        f"{found.reference_step:g} "
-        "and the same law; it is a finer run, not the exact solution. Energy relative to the "
-        "largest kinetic energy of "
-        f"the reference. Rows where only one of the two has switched, if no more than {LATE} to a "
-        "switch, are left out "
-        "of v and energy and counted."
+        f"error: largest difference over all samples from the reference {integrator} with step "
+        f"{found.reference_step:g} and the same law; it is a finer run, not the exact solution. "
+        "Energy relative to the largest kinetic energy of the reference. Samples at which only one "
+        f"of the two has changed its mode, if at most {LATE} per event, are left out of v and "
+        "energy, and counted."
     )
 
 

@@ -1,5 +1,4 @@
-"""Rows of a trajectory with both limits at every switch, as figures of jumping quantities need
-them."""
+"""Samples of a trajectory with both limits at every event, for figures of quantities that jump."""
 
 from typing import NamedTuple
 
@@ -16,11 +15,11 @@ class Rows(NamedTuple):
 
 
 def with_limits(trajectory: nsdyn.Trajectory) -> Rows:
-    """The rows of a trajectory, and two more at each switching instant: the limits from the left
-    and from the right."""
+    """The samples of a trajectory, with two more at each event: the limits from the left and from
+    the right."""
     t, q, v, mode = (np.asarray(getattr(trajectory, name)) for name in ("t", "q", "v", "mode"))
     for event in trajectory.events:
-        at = np.searchsorted(t, event.t)  # a row at the instant itself holds the state after
+        at = np.searchsorted(t, event.t)  # a sample at the event holds the state after it
         t = np.insert(t, at, [event.t] * 2)
         q = np.insert(q, at, [event.q] * 2, axis=0)
         v = np.insert(v, at, [event.v_before, event.v_after], axis=0)

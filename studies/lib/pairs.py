@@ -1,9 +1,8 @@
-"""Which integrator takes which law, found by asking them: every variant of every integrator and of
-every law.
+"""The laws that each integrator accepts, found by asking every variant of every integrator and law.
 
-A variant is a choice of the settings that are fixed at compile time: words out of a list, and what
-is on or off. Integrators are asked for bilateral constraints that switch and for `Contact`; laws
-are given the three kinds of switches that there are, on a particle in space.
+A variant is a choice of the settings that are fixed at compile time: strings from a list, and truth
+values. Integrators are asked for switching bilateral constraints and for `Contact`; laws for the
+three kinds of mode changes, on a particle in space.
 """
 
 import dataclasses
@@ -16,19 +15,21 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 import nsdyn
 from nsdyn import integrators, laws
+from nsdyn._types import AnyTime, Configuration, Jacobian, Params, RowMask, Rows, Scalar
 from nsdyn.laws.base import AbstractLaw, ModeChange
 from nsdyn.status import Status
 from nsdyn.stepping.integrator import AbstractSmoothMethod, as_integrator
 
 SOME = 0.5  # for numbers without a default: a position, a coefficient of restitution
-CHOSEN = {"tangents": [[1.0, 0.0, 0.0]], "mu": SOME}  # what else a law needs to be asked
+CHOSEN = {"tangents": [[1.0, 0.0, 0.0]], "mu": SOME}  # other required settings of laws
 
 
 class Table(NamedTuple):
-    """Head, rows, and notes to which numbers in the cells refer."""
+    """Head, rows, and the notes that numbers in the cells refer to."""
 
     head: tuple[str, ...]
     rows: list[tuple[str, ...]]
@@ -41,12 +42,12 @@ class Table(NamedTuple):
 
 
 def markdown() -> str:
-    """Both tables, as the README has them."""
+    """Both tables, as in the README."""
     return f"{pairs().markdown()}\n\n{switches().markdown()}"
 
 
 def variants(cls: type) -> list[Any]:
-    """All variants of a class, the one of the defaults first."""
+    """All variants of a class, the default first."""
     names, values = zip(*_choices(cls).items(), strict=True) if _choices(cls) else ((), ())
     return [cls(**dict(zip(names, chosen, strict=True))) for chosen in itertools.product(*values)]
 
@@ -83,11 +84,11 @@ def _exported(package: Any, base: type) -> list[type]:
 # Integrators and laws
 
 
-def _line(q, t, p):
+def _line(q: Configuration, t: AnyTime, p: Params) -> Rows:
     return q[:1]
 
 
-def _side(q, p):
+def _side(q: Configuration, p: Params) -> Scalar:
     return q[1]
 
 
@@ -98,7 +99,7 @@ CONSTRAINTS = {
 
 
 def refusals(integrator: Any, law: AbstractLaw) -> tuple[str | None, ...]:
-    """Why the integrator does not take the law, for each kind of constraint; None where it does."""
+    """Why the integrator rejects the law, for each kind of constraint; None if it accepts it."""
     driven = as_integrator(integrator)
     assert driven is not None
     return tuple(driven.incompatibility(law, parts) for parts in CONSTRAINTS.values())
@@ -127,7 +128,7 @@ def _goes_by_itself(cls: type) -> bool:
 def _merged(
     classes: list[type], answer: Callable[[Any], tuple]
 ) -> dict[str, tuple[list[Any], tuple]]:
-    """Variants of one class that answer alike, under one title, and their answer."""
+    """Variants of one class with the same answer, under one title, and that answer."""
     found: dict[str, tuple[list[Any], tuple]] = {}
     for cls in classes:
         alike: dict[tuple, list[Any]] = {}
@@ -138,7 +139,7 @@ def _merged(
 
 
 def _title(cls: type, members: list[Any]) -> str:
-    """The class with the settings that tell these variants from its others."""
+    """The class with the settings that distinguish these variants from the others."""
     told = []
     for name, values in _choices(cls).items():
         shown = [
@@ -163,11 +164,11 @@ def _cell(answers: tuple[str | None, ...], notes: list[str]) -> str:
     return f"{takes} only {numbers}"
 
 
-# Laws and switches
+# Laws and mode changes
 
 KINDS = ("exchanged", "added", "`Contact` closes")
-# Rows before and after, and which of them are live, for each kind; all of one shape, so that a law
-# is one program.
+# Rows before and after, and which are live, for each kind; all of one shape, so that each law is
+# one program.
 BEFORE = np.array([[[1.0, 0.0, 0.0]]] * 3)
 AFTER = np.array(
     [[[0.8, 0.6, 0.0], [0.0] * 3], [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], [[0.0] * 3, [0.0, 0.0, 1.0]]]
@@ -178,8 +179,7 @@ VELOCITY = np.array([0.0, 1.0, -1.0])
 
 
 def switches() -> Table:
-    """What each law makes of constraints that are exchanged, added, and of a contact that
-    closes."""
+    """What each law does when constraints are exchanged or added, and when a contact closes."""
     found = _merged(_exported(laws, AbstractLaw), _answers)
     return Table(
         ("law", *KINDS), [(f"`{title}`", *answers) for title, (_, answers) in found.items()], []
@@ -187,7 +187,8 @@ def switches() -> Table:
 
 
 def _answers(law: AbstractLaw) -> tuple[str, ...]:
-    """For each kind the status that a run would end with, or "yes". Only a contact may rebound."""
+    """For each kind, the status with which a run would end, or "yes". Only a contact may
+    rebound."""
     rebounds = Status.OK if law.satisfies_new_constraints else Status.LAW_VIOLATES
     codes = [
         code or rebounds * ("Contact" not in kind)
@@ -197,10 +198,10 @@ def _answers(law: AbstractLaw) -> tuple[str, ...]:
 
 
 def _objections(law: AbstractLaw) -> list[int]:
-    def one(before, after, on_before, on_after):
-        switch = ModeChange.of(
+    def one(before: Jacobian, after: Jacobian, on_before: RowMask, on_after: RowMask) -> Array:
+        change = ModeChange.of(
             jnp.eye(3), before, after, VELOCITY, on_before=on_before, on_after=on_after
         )
-        return jnp.asarray(law.failure_code(switch), int)
+        return jnp.asarray(law.failure_code(change), int)
 
     return jax.jit(jax.vmap(one))(BEFORE, AFTER, ON_BEFORE, ON_AFTER).tolist()

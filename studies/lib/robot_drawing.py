@@ -7,21 +7,27 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
 
+from nsdyn._types import Configuration, Params
 from nsdyn.multibody.chain import poses
 from nsdyn.problems.geared_chain import tip_position
 
-SIDE, ABOVE = (0, 2), (0, 1)  # the two coordinates that are seen
+SIDE, ABOVE = (0, 2), (0, 1)  # the two visible coordinates
 
 
 @jax.jit
-def skeleton(q, p) -> jax.Array:
+def skeleton(q: Configuration, p: Params) -> jax.Array:
     """Base, joints and tip in the world, shape (n + 2, 3); q are motor angles."""
     joints = poses(p["chain"], q / p["ratio"])[1]
     return jnp.concatenate([jnp.zeros((1, 3)), joints, tip_position(q, p)[None]])
 
 
 def robot(
-    ax: Axes, points: np.ndarray, view: tuple[int, int], colour: str, locked=None, **look: Any
+    ax: Axes,
+    points: np.ndarray,
+    view: tuple[int, int],
+    colour: str,
+    locked: np.ndarray | None = None,
+    **look: Any,
 ) -> None:
     """Links as thick lines, joints as circles, filled where `locked` says so."""
     seen = np.asarray(points)[:, view]

@@ -1,5 +1,5 @@
-"""The integrators that the studies of switching compare: one name, one integrator, one look in all
-figures and tables.
+"""The integrators that the studies of switching constraints compare, with the same name and style
+in all figures and tables.
 
 All have the same spectral radius rho_inf, the same Newton tolerance, and in one study the same
 step.
@@ -12,8 +12,8 @@ from nsdyn.integrators import NSGA, RK4, EventDriven, GeneralizedAlpha, MoreauJe
 from nsdyn.numerics.newton import Newton
 from nsdyn.studies.lib import archive, style
 
-RHO_INF = 0.8  # ours: the slides do not print it
-NEWTON = float(Newton().tolerance)  # no scheme has another
+RHO_INF = 0.8  # ours: not given on the slides
+NEWTON = float(Newton().tolerance)  # the same for all schemes
 
 
 class Scheme(NamedTuple):
@@ -25,7 +25,7 @@ class Scheme(NamedTuple):
 
     @property
     def line(self) -> dict[str, Any]:
-        """How its curve is drawn."""
+        """The style of its curve."""
         return {"color": self.colour, "linestyle": self.dash, "label": self.label}
 
 
@@ -39,7 +39,7 @@ def _nsga(variant: Literal["three-level", "velocity", "decoupled"]) -> NSGA:
 
 _SOLID, _DASHED, _DASH_DOT, _DOTTED = style.DASHES[:4]
 
-# Colours tell families apart, line styles and markers their members.
+# Colours distinguish families, line styles and markers their members.
 SCHEMES = {
     "index_3": Scheme(_alpha(3), r"index-3 G-$\alpha$", style.ORANGE, _DASHED, "s"),
     "index_2": Scheme(_alpha(2), r"index-2 G-$\alpha$", style.GREEN, _DASH_DOT, "^"),
@@ -67,7 +67,7 @@ def plain(name: str) -> str:
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """Aligned columns; the first to the left, the others to the right."""
+    """Aligned columns, the first left, the others right."""
     widths = [max(len(row[k]) for row in [head, *rows]) for k in range(len(head))]
     line = lambda row: "  ".join(
         cell.ljust(width) if k == 0 else cell.rjust(width)
@@ -79,5 +79,5 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def write(path: Path, content: str) -> Path:
-    """A text file, there only when it is complete."""
+    """Write a text file atomically."""
     return archive.replace(path, lambda part: part.write_text(content, "utf-8"))

@@ -66,7 +66,7 @@ def maps(right: Dataset, wrong: Dataset, shown: tuple[float, float]) -> Figure:
 
 
 def orders(*runs: Dataset) -> np.ndarray:
-    """A number for each order, or combination of orders, in which the joints lock."""
+    """A number for each order, or pair of orders, in which joints lock."""
     order = np.concatenate([data.order.values for data in runs], axis=-1)
     _, kind = np.unique(order.reshape(-1, order.shape[-1]), axis=0, return_inverse=True)
     return kind.reshape(order.shape[:-1])
@@ -77,7 +77,8 @@ def _borders(ax: Axes, data: Dataset, kind: np.ndarray) -> None:
     middle = lambda x: np.concatenate(
         [[1.5 * x[0] - 0.5 * x[1]], (x[1:] + x[:-1]) / 2, [1.5 * x[-1] - 0.5 * x[-2]]]
     )
-    a, b = middle(data.speed.values), middle(data.torque.values)
+    a = middle(data.speed.values)
+    b = middle(data.torque.values)
     look: dict[str, Any] = {"color": style.ORANGE, "linestyle": "-", "linewidth": 1.3}
     for j, i in zip(*np.nonzero(np.diff(kind, axis=1)), strict=True):
         ax.plot([a[i + 1]] * 2, b[j : j + 2], **look)
@@ -118,7 +119,7 @@ def poses(right: Dataset, wrong: Dataset) -> Figure:
 
 
 def _inset(ax: Axes, centre: np.ndarray) -> Axes:
-    """A window under the arm, with what is around `centre`."""
+    """An inset under the arm that shows the surroundings of `centre`."""
     size = 0.6  # in the units of the axes around it
     inset = ax.inset_axes((0.2, 0.05, size, size), transform=ax.transData)
     x, y = centre
@@ -130,7 +131,7 @@ def _inset(ax: Axes, centre: np.ndarray) -> Axes:
 
 
 def names(ax: Axes) -> None:
-    """What the colours of robots mean, for a legend."""
+    """A legend for the colours of the robots."""
     for colour, label in (("0.75", "start"), (style.BLUE, RIGHT), (style.ORANGE, WRONG)):
         ax.plot([], [], color=colour, linestyle="-", linewidth=4, label=label)
 

@@ -1,10 +1,11 @@
-"""A moving picture of an emergency stop, from the side and from above, with both laws; surrogate
+"""An animation of an emergency stop, from the side and from above, with both laws; surrogate
 parameters."""
 
 from pathlib import Path
 
 import numpy as np
 from matplotlib.animation import PillowWriter
+from matplotlib.axes import Axes
 from xarray import Dataset
 
 from nsdyn import problems
@@ -16,7 +17,7 @@ from nsdyn.studies.lib.stopping_figures import LIMITS, names
 
 RATE = 20  # frames per second
 SLOWER = 5.0  # than reality
-REST = 1.5  # s of the picture after the last lock
+REST = 1.5  # s of animation after the last lock
 DPI = 100
 
 
@@ -40,7 +41,7 @@ def _write(right: Dataset, wrong: Dataset, times: np.ndarray, path: Path) -> Non
         )
         robot_drawing.axes_of(ax, view, LIMITS[view])
     fig.canvas.draw()
-    fig.set_layout_engine("none")  # what stands still stays where it is
+    fig.set_layout_engine("none")  # keeps fixed parts in place
     writer = PillowWriter(fps=RATE)
     with writer.saving(fig, path, DPI):
         for t in times:
@@ -55,7 +56,9 @@ def _write(right: Dataset, wrong: Dataset, times: np.ndarray, path: Path) -> Non
                 artist.remove()
 
 
-def _frame(ax, view, right: Dataset, wrong: Dataset, t: float, p: dict) -> list:
+def _frame(
+    ax: Axes, view: tuple[int, int], right: Dataset, wrong: Dataset, t: float, p: dict
+) -> list:
     """Both robots at the time t; returns what was drawn."""
     before = len(ax.lines)
     for data, colour, width in ((wrong, style.ORANGE, 4.0), (right, style.BLUE, 2.5)):

@@ -40,7 +40,7 @@ DASHES = (
 )
 MARKERS = ("o", "s", "^", "D", "v", "P")
 GREY = "0.45"
-VISIBLE = 0.005  # a jump smaller than this part of the range is not marked
+VISIBLE = 0.005  # smallest marked jump, relative to the range
 
 RC: dict[Any, Any] = {
     "font.family": "serif",
@@ -80,8 +80,7 @@ def use() -> AbstractContextManager:
 def figure(
     panels: tuple[int, int] = (1, 1), width: float = COLUMN, height: float = 2.4
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with rows x columns of axes. It belongs to no window, so drawing needs no
-    display."""
+    """A figure with rows x columns of axes, without a window, so that no display is needed."""
     fig = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(fig)
     return fig, list(fig.subplots(*panels, squeeze=False).flat)
@@ -106,7 +105,8 @@ def mark_times(ax: Axes, times: Iterable[float], labels: Iterable[str] = ()) -> 
 def jumping_line(ax: Axes, t: ArrayLike, y: ArrayLike, **options: Any) -> None:
     """A line through values with two rows where they jump: open circle for the left limit, filled
     for the right one."""
-    t, y = np.asarray(t, float), np.asarray(y, float)
+    t = np.asarray(t, float)
+    y = np.asarray(y, float)
     left = np.flatnonzero(np.diff(t) == 0)
     left = left[
         np.abs(y[left + 1] - y[left]) > VISIBLE * np.ptp(y[np.isfinite(y)])
@@ -125,7 +125,7 @@ def jumping_line(ax: Axes, t: ArrayLike, y: ArrayLike, **options: Any) -> None:
 
 
 def save(fig: Figure, folder: str | Path, name: str) -> list[Path]:
-    """The figure as PDF and PNG; the same data give the same bytes."""
+    """Save the figure as PDF and PNG; the same data give the same bytes."""
     folder = Path(folder)
     pdf = replace(
         folder / f"{name}.pdf", lambda path: fig.savefig(path, metadata={"CreationDate": None})

@@ -12,13 +12,13 @@ from xarray import Dataset
 from nsdyn.studies.lib import style
 from nsdyn.studies.lib.schemes import RHO_INF, SCHEMES
 
-FLOOR = 1e-17  # what is smaller is shown here: a logarithm knows no zero
+FLOOR = 1e-17  # lower limit of logarithmic axes
 ORDER = (
     "index_1",
     "index_3",
     "nsga",
     "index_2",
-)  # index 2 often lies on NSGA, which shows through its dashes
+)  # index 2 is dashed, as it often coincides with NSGA
 EXACT: dict[str, Any] = {
     "color": "0.8",
     "linestyle": "-",
@@ -28,7 +28,7 @@ EXACT: dict[str, Any] = {
 }
 CHOICES = {1.0: "$E = 1$", 0.5: r"$E = \frac{1}{2}$"}
 
-# Runs of index_2 and nsga there must be; the others are drawn if there are any.
+# Runs of index_2 and nsga are required; others are drawn if they exist.
 Reference = dict[float, dict[str, Any]]
 
 
@@ -55,7 +55,8 @@ def _shown(runs: dict[str, Dataset]) -> list[str]:
 
 def _heaviside(data: Dataset) -> Figure:
     fig, (ax,) = style.figure((1, 1), style.COLUMN, 2.2)
-    x, jump = data.x.values, data.step.values == 0.5
+    x = data.x.values
+    jump = data.step.values == 0.5
     ax.plot(
         x,
         np.where(jump, np.nan, data.step.values),
@@ -88,7 +89,8 @@ def _manifolds(data: Dataset) -> Figure:
     flat, slope = data.line.values
     corner = flat[np.argmin(np.abs(flat - slope)[:, 1]), 0]
     a = (slope[-1, 1] - slope[0, 1]) / (slope[-1, 0] - slope[0, 0])
-    xlim, ylim = (0.0, 2 * corner), (-0.62 * a * corner, 1.15 * a * corner)
+    xlim = (0.0, 2 * corner)
+    ylim = (-0.62 * a * corner, 1.15 * a * corner)
     surfaces = (([corner, corner], ylim), (xlim, [-0.5 * a * corner, 0.5 * a * corner]))
     names = ("$z = x - l$", r"$z = y - \frac{1}{2} a (x - l)$")
     for ax, letter, members, (x, y), name in zip(
@@ -118,7 +120,14 @@ def _manifolds(data: Dataset) -> Figure:
     return fig
 
 
-def _half_planes(ax: Axes, letter: str, xlim, ylim, corner: float, a: float) -> None:
+def _half_planes(
+    ax: Axes,
+    letter: str,
+    xlim: tuple[float, float],
+    ylim: tuple[float, float],
+    corner: float,
+    a: float,
+) -> None:
     """z > 0 is shaded; both sides are named."""
     x = np.array(xlim)
     if letter == "a":
@@ -227,7 +236,7 @@ def _residuals(runs: dict[str, Dataset], t_switch: float) -> Figure:
         style.mark_times(ax, [t_switch])
         ax.set_ylabel(label)
     _over_time(axes, float(run.t[-1]))
-    for ax in axes[1:3]:  # what rings is over soon
+    for ax in axes[1:3]:  # the ringing decays soon
         ax.set_xlim(t_switch - 0.03, t_switch + 0.2)
     for ax in axes[3:]:
         ax.set_yscale("log")
@@ -240,8 +249,9 @@ def _residuals(runs: dict[str, Dataset], t_switch: float) -> Figure:
 
 
 def _decay(ax: Axes, run: Dataset) -> None:
-    """The factor rho_inf per step, beside the ringing of index 3."""
-    t, switched = run.t.values, int(np.argmax(run.mode.values == 1))
+    """The factor rho_inf per step, next to the ringing of index 3."""
+    t = run.t.values
+    switched = int(np.argmax(run.mode.values == 1))
     line = 0.05 * np.abs(run.velocity.values[switched]) * RHO_INF ** np.arange(len(t) - switched)
     ax.plot(t[switched:], line, color="black", linestyle="-", linewidth=0.6)
     middle = len(t) - (len(t) - switched) // 2
