@@ -24,6 +24,7 @@ class Status(IntEnum):
     RANK_CHANGES = 13
     ENERGY_GAIN = 14
     BAD_POSITION = 15
+    TOO_MANY_STEPS = 17
 
 
 MESSAGES = {
@@ -89,6 +90,11 @@ MESSAGES = {
     Status.BAD_POSITION: (
         "the position E of the impulse lies outside [0, 1]. Choose E between 0 (the old gradients) "
         "and 1 (the new ones)"
+    ),
+    Status.TOO_MANY_STEPS: (
+        "error control needed more steps between two samples than allowed. Try larger rtol and "
+        "atol, a smaller step (the distance of the samples) or a larger max_steps; if the motion "
+        "is stiff, try an implicit method"
     ),
     Status.NOT_CONVERGED: (
         "Newton's method did not converge. If it was that of an implicit step, try a smaller step "

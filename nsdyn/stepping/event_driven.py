@@ -17,6 +17,10 @@ derivative,
 
 which does not change the value and makes event time and state exactly differentiable. Phi includes
 the projection that removes constraint drift (on by default).
+
+A method with error control (`AbstractErrorControlled`) goes from x_0 to t_1 in pieces of the size
+that it proposes; (1) to (4) then hold for each piece that is accurate enough. Derivatives repeat
+the accepted pieces, whose sizes are constants.
 """
 
 from collections.abc import Callable
@@ -24,7 +28,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn._types import Flag, GuardMask, Guards, Number, Params
 from nsdyn.errors import ProblemError
@@ -34,27 +38,48 @@ from nsdyn.mechanics.projection import project
 from nsdyn.status import Status
 from nsdyn.stepping import guard_rates
 from nsdyn.stepping.detect import SLACK, Surface, between, scan_guards
-from nsdyn.stepping.integrator import AbstractIntegrator, AbstractSmoothMethod, State, first_of
+from nsdyn.stepping.integrator import (
+    AbstractErrorControlled,
+    AbstractIntegrator,
+    AbstractSmoothMethod,
+    ControlledMemory,
+    State,
+    first_of,
+)
 from nsdyn.stepping.locate import LocatedEvent, locate
 from nsdyn.stepping.log import Log, put
 from nsdyn.stepping.mode_change import change_mode
 
+LAST_PIECE = 0.99  # of the rest of a step: such a piece is stretched to meet the grid time
 INTERVALS = 4  # in which guards are sampled on a step; on a step with an event there are more
 
 
 class EventPlan(eqx.Module):
-    """The events inside one step; with them the step can be repeated without a search."""
+    """The pieces of one step that are known by a search; with them the step can be repeated without
+    one. A piece ends with an event or, under error control, without (`has_event`).
+
+    h: the size of the step attempted; an event ends it early.
+    """
 
     events: LocatedEvent
+    h: Float[Array, " pieces"]
+    has_event: Bool[Array, " pieces"]
     count: Int[Array, ""]
 
     @staticmethod
     def empty(guards: int, capacity: int) -> "EventPlan":
         repeat = lambda x: jnp.broadcast_to(x, (capacity, *x.shape))
-        return EventPlan(jax.tree.map(repeat, LocatedEvent.empty(guards)), jnp.zeros((), int))
+        return EventPlan(
+            events=jax.tree.map(repeat, LocatedEvent.empty(guards)),
+            h=jnp.zeros(capacity),
+            has_event=jnp.zeros(capacity, bool),
+            count=jnp.zeros((), int),
+        )
 
-    def append(self, event: LocatedEvent, wanted: Flag) -> "EventPlan":
-        return EventPlan(put(self.events, event, self.count, wanted), self.count + wanted)
+    def append(self, event: LocatedEvent, h: Number, has_event: Flag, wanted: Flag) -> "EventPlan":
+        pieces = (self.events, self.h, self.has_event)
+        pieces = put(pieces, (event, h, has_event), self.count, wanted)
+        return EventPlan(*pieces, count=self.count + wanted)
 
 
 class EventDriven(AbstractIntegrator):
@@ -81,6 +106,10 @@ class EventDriven(AbstractIntegrator):
             )
 
     @property
+    def interpolates(self) -> bool:
+        return not self._controls_error
+
+    @property
     def max_events_in_step(self) -> int:
         return self.max_switches
 
@@ -98,27 +127,38 @@ class EventDriven(AbstractIntegrator):
     def step_smooth(
         self, model: Model, state: State, t_next: Number, p: Params
     ) -> tuple[State, Bool[Array, ""]]:
-        h = t_next - state.point.t
-        end = self._smooth(model, state, h, p)  # (1)
-        seen = scan_guards(model, state, end, h, p, INTERVALS)
-        return _at_time(_risen(state, end), t_next), jnp.any(seen.fired) | seen.fell_back
+        if not self._controls_error:
+            return self._attempt(model, state, t_next, p)
+
+        def attempt(carry):
+            state, _, tries = carry
+            end, seen = self._attempt(model, state, t_next, p)
+            accurate = end.memory.error <= 1
+            return _repeat_unless(accurate, end, state), accurate & seen, tries + 1
+
+        going = lambda c: ~c[1] & (c[0].point.t < t_next) & (c[2] < self.method.max_steps)
+        carry = (state, jnp.zeros((), bool), jnp.zeros((), int))
+        state, seen, _ = jax.lax.while_loop(going, attempt, carry)
+        return state, seen | (state.point.t < t_next)  # the careful step tells what went wrong
 
     def step_with_events(
         self, model: Model, state: State, log: Log, t_next: Number, law: AbstractLaw, p: Params
     ) -> tuple[State, Log, EventPlan]:
         def piece(carry):
-            """From one event to the next, or to the end of the step."""
-            start, _, log, plan = carry
-            h = t_next - start.point.t
+            """From one event to the next, or to the end of the step, or of what error control
+            permits."""
+            start, _, log, plan, tries = carry
+            h = self._length(start, t_next)
             search = locate(model, start, h, p, self._flow(model, start, h, p))  # (2)
             event = search.event
-            end = _risen(start, search.end)
+            end = _at_time(_risen(start, search.end), _time_after(start, h, t_next))
+            accurate = self._is_accurate(search.end)
             finite = _is_finite(end.point)
-            seen = jnp.any(search.scan.fired)
-            back = search.scan.fell_back
+            seen = jnp.any(search.scan.fired) & accurate
+            back = search.scan.fell_back & accurate
             found = seen & event.found & finite
             full = log.is_full
-            crowded = plan.count >= self.max_switches
+            crowded = jnp.sum(plan.has_event) >= self.max_switches
             go = found & ~full & ~crowded & ~back
             t, q, v = search.place
             before = start.point.replace(t=t, q=q, v=v)
@@ -126,22 +166,26 @@ class EventDriven(AbstractIntegrator):
             landed = self._on_surface(model, landed, h, p, event.fired)
             grazes = jnp.all(end.guard >= -SLACK * jnp.abs(start.guard))
             code = first_of(
-                (~finite, Status.NONFINITE),
+                (~finite & accurate, Status.NONFINITE),
                 (back, Status.LEADS_BACK),
                 (seen & ~found & ~grazes, Status.NOT_LOCATED),
                 (found & crowded, Status.TOO_MANY_SWITCHES),
                 (found & full, Status.LOG_FULL),
                 (go & (changed != Status.OK), changed),
+                (tries >= self._most_pieces, Status.TOO_MANY_STEPS),
             )
             failed = code != Status.OK
             where = start.point.replace(t=jnp.where(go, record.t, start.point.t))
-            state = jax.tree.map(lambda a, b: jnp.where(go, a, b), landed, end)
+            smooth = _repeat_unless(accurate, end, start)
+            state = jax.tree.map(lambda a, b: jnp.where(go, a, b), landed, smooth)
             state = state.with_failure(failed, code, where)
-            return state, ~go | failed, log.append(record, go & ~failed), plan.append(event, go)
+            done = (~go & (end.point.t >= t_next) & accurate) | failed
+            plan = plan.append(event, h, go, go | (accurate & self._controls_error))
+            return state, done, log.append(record, go & ~failed), plan, tries + 1
 
-        plan = EventPlan.empty(model.k, self.max_switches)
-        carry = (state, state.status != Status.OK, log, plan)
-        state, _, log, plan = jax.lax.while_loop(lambda c: ~c[1], piece, carry)
+        plan = EventPlan.empty(model.k, self._most_pieces)
+        carry = (state, state.status != Status.OK, log, plan, jnp.zeros((), int))
+        state, _, log, plan, _ = jax.lax.while_loop(lambda c: ~c[1], piece, carry)
         if self.method.is_multistep:
             fresh = self._renewed(model, state, p)
             state = jax.tree.map(lambda a, b: jnp.where(plan.count > 0, a, b), fresh, state)
@@ -159,29 +203,75 @@ class EventDriven(AbstractIntegrator):
     ) -> tuple[State, Log]:
         """The same step, made of a bounded number of pieces. The guards in the state, which only
         serve to detect events, are not updated."""
+        rest = lambda state: self._smooth(model, state, t_next - state.point.t, p)
 
         def piece(carry, step):
-            event, wanted = step
+            number, event, h, has_event = step
+            last = number == plan.count - 1
+
+            def smooth(state, log):
+                size = jnp.where(last, t_next - state.point.t, h)
+                return self._smooth(model, state, size, p), log
 
             def go(state, log):
-                before = self._at_event(model, state, t_next - state.point.t, p, event)
+                size = h if self._controls_error else t_next - state.point.t
+                before = self._at_event(model, state, size, p, event)
                 landed, record, _ = self._change_at(model, state, before, event.fired, law, p)
                 return landed, log.append(record, True)
 
-            return jax.lax.cond(wanted, go, lambda *same: same, *carry), None
+            def planned(state, log):
+                if not self._controls_error:
+                    return go(state, log)
+                return jax.lax.cond(has_event, go, smooth, state, log)
+
+            return jax.lax.cond(number < plan.count, planned, lambda *same: same, *carry), None
 
         def pieces(state, log):
-            wanted = jnp.arange(self.max_switches) < plan.count
-            return jax.lax.scan(piece, (state, log), (plan.events, wanted))[0]
+            numbers = jnp.arange(self._most_pieces)
+            planned = (numbers, plan.events, plan.h, plan.has_event)
+            return jax.lax.scan(piece, (state, log), planned)[0]
 
+        guard = state.guard
         state, log = jax.lax.cond(plan.count > 0, pieces, lambda *same: same, state, log)
-        end = self._smooth(model, state, t_next - state.point.t, p)
+        end = state if self._controls_error else rest(state)
         if self.method.is_multistep:
             renew = lambda state: self._renewed(model, state, p)
             end = jax.lax.cond(plan.count > 0, renew, lambda same: same, end)
-        return _at_time(eqx.tree_at(lambda x: x.guard, end, state.guard), t_next), log
+        return _at_time(eqx.tree_at(lambda x: x.guard, end, guard), t_next), log
 
     # Pieces of a step.
+
+    @property
+    def _controls_error(self) -> bool:
+        return isinstance(self.method, AbstractErrorControlled)
+
+    @property
+    def _most_pieces(self) -> int:
+        """How many pieces of one step are planned."""
+        if isinstance(self.method, AbstractErrorControlled):
+            return self.method.max_steps
+        return self.max_switches
+
+    def _length(self, state: State, t_next: Number) -> Number:
+        """The size of the next piece: as far as the grid time, or as the method proposes."""
+        rest = t_next - state.point.t
+        if not self._controls_error:
+            return rest
+        wanted = state.memory.h_next
+        return jnp.where(wanted >= LAST_PIECE * rest, rest, wanted)
+
+    def _attempt(
+        self, model: Model, state: State, t_next: Number, p: Params
+    ) -> tuple[State, Bool[Array, ""]]:
+        """One piece, and whether a guard fired on it."""
+        h = self._length(state, t_next)
+        end = self._smooth(model, state, h, p)  # (1)
+        seen = scan_guards(model, state, end, h, p, INTERVALS)
+        end = _at_time(_risen(state, end), _time_after(state, h, t_next))
+        return end, jnp.any(seen.fired) | seen.fell_back
+
+    def _is_accurate(self, end: State) -> Bool[Array, ""]:
+        return end.memory.error <= 1 if self._controls_error else jnp.ones((), bool)
 
     def _smooth(self, model: Model, state: State, h: Number, p: Params) -> State:
         """Phi: a step of the method with drift removed and guards evaluated."""
@@ -229,6 +319,8 @@ class EventDriven(AbstractIntegrator):
         record, a status."""
         after, record, status = change_mode(model, before, fired, law, p)  # (3)
         point, memory = self.method.init(model, after, p)
+        if self._controls_error:
+            memory = eqx.tree_at(lambda x: x.h_next, memory, state.memory.h_next)
         return eqx.tree_at(lambda x: (x.point, x.memory), state, (point, memory)), record, status
 
     def _on_surface(
@@ -289,6 +381,19 @@ def _risen(start: State, end: State) -> State:
     left = end.guard > start.own.tolerance
     tolerance = jnp.where(left, 0.0, start.own.tolerance)
     return eqx.tree_at(lambda x: x.own.tolerance, end, tolerance)
+
+
+def _repeat_unless(accurate: Flag, end: State, start: State) -> State:
+    """The end of a piece if it is accurate; else its start, with a smaller step in mind."""
+    if not isinstance(end.memory, ControlledMemory):
+        return end
+    again = eqx.tree_at(lambda x: x.memory.h_next, start, end.memory.h_next)
+    return jax.tree.map(lambda a, b: jnp.where(accurate, a, b), end, again)
+
+
+def _time_after(start: State, h: Number, t_next: Number) -> Number:
+    """The time at the end of a piece; exactly t_next for the last one."""
+    return jnp.where(h >= t_next - start.point.t, t_next, start.point.t + h)
 
 
 def _at_time(state: State, t: Number) -> State:

@@ -102,6 +102,11 @@ class AbstractIntegrator(eqx.Module):
         return True
 
     @property
+    def interpolates(self) -> bool:
+        """Whether cubic interpolation between grid times is as accurate as the steps."""
+        return True
+
+    @property
     def max_events_in_step(self) -> int:
         """The largest number of events in one step."""
         return 1
@@ -205,6 +210,29 @@ class AbstractSmoothMethod(eqx.Module):
     ) -> tuple[Point, Any]:
         """One step of size h: the point at its end and the memory there. `finish`, if given, is a
         function that moves the end point (to remove drift) before the memory is computed."""
+
+
+class ControlledMemory(AbstractMemory):
+    """The memory of a method with error control.
+
+    a: the acceleration v' at the end of the step.
+    lam: the multipliers there.
+    error: the estimated error of the step in units of what is allowed; up to 1 it is accepted.
+    h_next: the size of the next step, or of the next attempt. Infinite if nothing is known.
+    """
+
+    a: Float[Array, " n"]
+    lam: Float[Array, " m"]
+    error: Float[Array, ""] = eqx.field(default_factory=lambda: jnp.zeros(()))
+    h_next: Float[Array, ""] = eqx.field(default_factory=lambda: jnp.full((), jnp.inf))
+    effort: None = eqx.field(static=True, default=None)
+
+
+class AbstractErrorControlled(AbstractSmoothMethod):
+    """A smooth method that estimates the error of its steps and proposes their size, in a
+    `ControlledMemory`. `EventDriven` repeats a step that is not accurate enough."""
+
+    max_steps: eqx.AbstractVar[int]  # between two grid times
 
 
 IntegratorLike = AbstractIntegrator | AbstractSmoothMethod

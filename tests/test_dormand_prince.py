@@ -1,0 +1,116 @@
+"""The methods of Dormand and Prince: orders across an event, errors that follow the tolerances,
+derivatives, batches, and what is refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from mechanisms import ball, pegged_swing, run
+from references.pegged_swing import swing_reference
+from references.three_r import solve
+
+import nsdyn
+from nsdyn import laws
+from nsdyn.integrators import DormandPrince, EventDriven
+from nsdyn.problems.three_r_pendulum import three_r_pendulum
+from nsdyn.status import Status
+
+LOOSE = 1e12  # every step is accurate enough, so that one step leads from sample to sample
+
+
+def method(order, tolerance, **options):
+    return EventDriven(DormandPrince(order, rtol=tolerance, atol=tolerance, **options))
+
+
+def swing_errors(integrator, step, apart=0.1):
+    """Errors in the time of the event and, after it, in q and v."""
+    found = nsdyn.simulate(pegged_swing(), integrator, step=step, save_every=round(apart / step))
+    after = found.t > 0.5
+    t_event, q, v = swing_reference(found.t[after])
+    assert len(found.events) == 1
+    return np.array(
+        [
+            abs(found.events.t[0] - t_event),
+            np.abs(found.q[after] - q).max(),
+            np.abs(found.v[after] - v).max(),
+        ]
+    )
+
+
+@pytest.mark.parametrize(("order", "steps"), [(5, (0.02, 0.01)), (8, (0.05, 0.025))])
+def test_orders_across_an_event(order, steps):
+    errors = [swing_errors(method(order, LOOSE), step) for step in steps]
+    assert np.all(np.log2(errors[0] / errors[1]) > order - 0.4), errors
+
+
+@pytest.mark.parametrize("order", [5, 8])
+def test_errors_follow_the_tolerances(order):
+    errors = [swing_errors(method(order, tolerance), 0.1) for tolerance in (1e-4, 1e-7, 1e-10)]
+    for tolerance, found in zip((1e-4, 1e-7, 1e-10), errors, strict=True):
+        assert np.all(found < 20 * tolerance), (tolerance, found)
+    assert np.all(errors[2] < 1e-3 * errors[0])
+
+
+def test_three_r_pendulum_with_both_locks():
+    q, v = solve().at(2.0)
+    settings = {"step": 0.25, "law": laws.MuellerTransition()}  # the second lock is between samples
+    found = nsdyn.simulate(three_r_pendulum(), method(8, 1e-11), **settings)
+    assert np.allclose(found.events.t, [0.8, 1.3], rtol=0, atol=1e-13)
+    assert np.abs(found.q[-1] - q).max() < 1e-9 and np.abs(found.v[-1] - v).max() < 1e-9
+
+
+def test_derivatives_by_replay_of_the_accepted_steps():
+    """In forward and reverse mode, against differences; the event time depends on v0."""
+
+    def final(speed):
+        options = {"step": 0.2, "v0": jnp.stack([0.6 * speed, 0.8 * speed])}
+        return nsdyn.rollout(pegged_swing(), method(5, 1e-9, max_steps=64), **options).q[-1]
+
+    forward = jax.jit(jax.jacfwd(final))(0.5)
+    backward = jax.jit(jax.jacrev(final))(0.5)
+    d = 1e-4
+    step = jax.jit(final)
+    central = (8 * (step(0.5 + d) - step(0.5 - d)) - (step(0.5 + 2 * d) - step(0.5 - 2 * d))) / (
+        12 * d
+    )
+    assert np.abs(forward - backward).max() < 1e-12
+    assert np.abs(forward - central).max() < 1e-6 * np.abs(forward).max()
+
+
+def test_a_batch_equals_single_runs():
+    speeds = np.array([[0.0, 0.0], [0.3, 0.4]])
+    options = {"step": 0.2, "integrator": method(5, 1e-8)}
+    together = nsdyn.sweep(pegged_swing(), v0=speeds, **options)
+    for i, speed in enumerate(speeds):
+        alone = nsdyn.simulate(pegged_swing(), v0=speed, **options)
+        assert np.abs(together.q[i] - alone.q).max() < 1e-12
+
+
+def test_a_bouncing_ball_comes_to_rest():
+    """Many events between two samples; the ball rests at 1.35 s after the first impact."""
+    found = run(ball(), method(5, 1e-9), step=0.5, law=laws.Restitution(0.5))
+    assert int(found.status) == 0 and abs(float(found.q[-1, 0])) < 1e-9
+    assert np.allclose(found.events.t[0], np.sqrt(2 / 9.81), atol=1e-9)
+
+
+def test_too_many_steps_are_told():
+    with pytest.raises(nsdyn.SimulationError, match="max_steps") as caught:
+        nsdyn.simulate(pegged_swing(), method(5, 1e-12, max_steps=5), step=0.4)
+    assert caught.value.status is Status.TOO_MANY_STEPS
+
+
+def test_another_tolerance_is_a_number_of_the_program():
+    assert len(jax.tree.leaves(DormandPrince())) == 2
+    for wrong, words in (
+        ({"order": 4}, "expected 5 or 8"),
+        ({"rtol": 0.0}, "expected a positive number"),
+        ({"atol": -1.0}, "expected a positive number"),
+        ({"max_steps": 0}, "expected at least 1"),
+    ):
+        with pytest.raises(nsdyn.ProblemError, match=words):
+            DormandPrince(**wrong)
+
+
+def test_save_at_is_refused():
+    with pytest.raises(nsdyn.ProblemError, match="save_at"):
+        nsdyn.simulate(pegged_swing(), method(5, 1e-6), step=0.1, save_at=[0.3])
