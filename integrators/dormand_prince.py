@@ -24,6 +24,7 @@ The tables are those of scipy. The stages are a loop with one copy of the model 
 wait mostly for compilation.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -32,7 +33,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy import integrate
 
 from nsdyn._types import Number, Params, Scalar
 from nsdyn.errors import ProblemError
@@ -43,7 +43,14 @@ from nsdyn.stepping.integrator import AbstractErrorControlled, ControlledMemory
 SAFETY = 0.9
 SLOWER = 0.2
 FASTER = 10.0
-TABLES: dict[int, Any] = {5: integrate.RK45, 8: integrate.DOP853}
+ORDERS = (5, 8)
+
+
+@functools.cache
+def _table(order: int) -> Any:
+    from scipy import integrate  # slow to import, and most runs need none of it
+
+    return integrate.RK45 if order == 5 else integrate.DOP853
 
 
 class DormandPrince(AbstractErrorControlled):
@@ -64,7 +71,7 @@ class DormandPrince(AbstractErrorControlled):
     max_steps: int = eqx.field(static=True, default=1000)
 
     def __check_init__(self) -> None:
-        if self.order not in TABLES:
+        if self.order not in ORDERS:
             raise ProblemError(f"DormandPrince(order=...): expected 5 or 8, found {self.order!r}")
         for name in ("rtol", "atol"):
             value = getattr(self, name)
@@ -91,7 +98,7 @@ class DormandPrince(AbstractErrorControlled):
         finish: Callable | None = None,
     ) -> tuple[Point, ControlledMemory]:
         k = self._stages(model, point, memory, h, p)
-        end = _moved(point, h * (TABLES[self.order].B @ k[:-1]), h)  # (2)
+        end = _moved(point, h * (_table(self.order).B @ k[:-1]), h)  # (2)
         end = end if finish is None else finish(end)
         slope = lagrange(model, end, p)
         k = k.at[-1].set(_rates(model, end, slope.a, p))
@@ -103,7 +110,7 @@ class DormandPrince(AbstractErrorControlled):
         self, model: Model, point: Point, memory: ControlledMemory, h: Number, p: Params
     ) -> Float[Array, "stages size"]:
         """k_1 ... k_s of (1), and room for one more."""
-        table = TABLES[self.order]
+        table = _table(self.order)
         first = _rates(model, point, memory.a, p)
         k = jnp.zeros((len(table.B) + 1, len(first))).at[0].set(first)
         weights = np.zeros((len(table.B), len(table.B) + 1))
@@ -117,7 +124,7 @@ class DormandPrince(AbstractErrorControlled):
 
     def _error(self, k: Float[Array, "stages size"], h: Number, size: Array) -> Scalar:
         """err, the error in units of what is allowed."""
-        table = TABLES[self.order]
+        table = _table(self.order)
         scale = self.atol + self.rtol * size
         mean_square = lambda weights: jnp.mean(((weights @ k) / scale) ** 2)
         if self.order == 5:

@@ -176,8 +176,7 @@ class EventDriven(AbstractIntegrator):
             )
             failed = code != Status.OK
             where = start.point.replace(t=jnp.where(go, record.t, start.point.t))
-            smooth = _repeat_unless(accurate, end, start)
-            state = jax.tree.map(lambda a, b: jnp.where(go, a, b), landed, smooth)
+            state = _where(go, landed, _repeat_unless(accurate, end, start))
             state = state.with_failure(failed, code, where)
             done = (~go & (end.point.t >= t_next) & accurate) | failed
             plan = plan.append(event, h, go, go | (accurate & self._controls_error))
@@ -187,8 +186,7 @@ class EventDriven(AbstractIntegrator):
         carry = (state, state.status != Status.OK, log, plan, jnp.zeros((), int))
         state, _, log, plan, _ = jax.lax.while_loop(lambda c: ~c[1], piece, carry)
         if self.method.is_multistep:
-            fresh = self._renewed(model, state, p)
-            state = jax.tree.map(lambda a, b: jnp.where(plan.count > 0, a, b), fresh, state)
+            state = _where(plan.count > 0, self._renewed(model, state, p), state)
         return _at_time(state, t_next), log, plan
 
     def step_differentiable(
@@ -388,7 +386,11 @@ def _repeat_unless(accurate: Flag, end: State, start: State) -> State:
     if not isinstance(end.memory, ControlledMemory):
         return end
     again = eqx.tree_at(lambda x: x.memory.h_next, start, end.memory.h_next)
-    return jax.tree.map(lambda a, b: jnp.where(accurate, a, b), end, again)
+    return _where(accurate, end, again)
+
+
+def _where(condition: Flag, a: State, b: State) -> State:
+    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), a, b)
 
 
 def _time_after(start: State, h: Number, t_next: Number) -> Number:
