@@ -1,11 +1,12 @@
 """The methods of Dormand and Prince: orders across an event, errors that follow the tolerances,
 derivatives, batches, and what is refused."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from mechanisms import ball, pegged_swing, run
+from mechanisms import BALL, ball, pegged_swing, run
 from references.pegged_swing import swing_reference
 from references.three_r import solve
 
@@ -97,6 +98,14 @@ def test_too_many_steps_are_told():
     with pytest.raises(nsdyn.SimulationError, match="max_steps") as caught:
         nsdyn.simulate(pegged_swing(), method(5, 1e-12, max_steps=5), step=0.4)
     assert caught.value.status is Status.TOO_MANY_STEPS
+
+
+def test_too_many_steps_are_told_where_there_are_no_guards():
+    free = nsdyn.Problem("ball", BALL, q0=[1.0], v0=[0.0], t_end=1.0, params={"g": 9.81})
+    stiff = nsdyn.System(mass=BALL.mass, force=lambda q, v, t, p: -1e8 * q)
+    problem = eqx.tree_at(lambda x: x.system, free, stiff)
+    found = run(problem, method(5, 1e-6, max_steps=5), step=0.5)
+    assert int(found.status) == Status.TOO_MANY_STEPS and float(found.t_stop) < 0.5
 
 
 def test_another_tolerance_is_a_number_of_the_program():

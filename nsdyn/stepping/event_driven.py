@@ -24,6 +24,7 @@ the accepted pieces, whose sizes are constants.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -77,9 +78,9 @@ class EventPlan(eqx.Module):
         )
 
     def append(self, event: LocatedEvent, h: Number, has_event: Flag, wanted: Flag) -> "EventPlan":
-        pieces = (self.events, self.h, self.has_event)
-        pieces = put(pieces, (event, h, has_event), self.count, wanted)
-        return EventPlan(*pieces, count=self.count + wanted)
+        known = (self.events, self.h, self.has_event)
+        events, sizes, flags = put(known, (event, h, has_event), self.count, wanted)
+        return EventPlan(events=events, h=sizes, has_event=flags, count=self.count + wanted)
 
 
 class EventDriven(AbstractIntegrator):
@@ -133,13 +134,15 @@ class EventDriven(AbstractIntegrator):
         def attempt(carry):
             state, _, tries = carry
             end, seen = self._attempt(model, state, t_next, p)
-            accurate = end.memory.error <= 1
+            accurate = _is_accurate(end)
             return _repeat_unless(accurate, end, state), accurate & seen, tries + 1
 
-        going = lambda c: ~c[1] & (c[0].point.t < t_next) & (c[2] < self.method.max_steps)
+        going = lambda c: ~c[1] & (c[0].point.t < t_next) & (c[2] < self._most_pieces)
         carry = (state, jnp.zeros((), bool), jnp.zeros((), int))
         state, seen, _ = jax.lax.while_loop(going, attempt, carry)
-        return state, seen | (state.point.t < t_next)  # the careful step tells what went wrong
+        short = ~seen & (state.point.t < t_next)
+        state = state.with_failure(short, Status.TOO_MANY_STEPS, state.point)
+        return _at_time(state, t_next), seen
 
     def step_with_events(
         self, model: Model, state: State, log: Log, t_next: Number, law: AbstractLaw, p: Params
@@ -152,7 +155,7 @@ class EventDriven(AbstractIntegrator):
             search = locate(model, start, h, p, self._flow(model, start, h, p))  # (2)
             event = search.event
             end = _at_time(_risen(start, search.end), _time_after(start, h, t_next))
-            accurate = self._is_accurate(search.end)
+            accurate = _is_accurate(search.end)
             finite = _is_finite(end.point)
             seen = jnp.any(search.scan.fired) & accurate
             back = search.scan.fell_back & accurate
@@ -172,7 +175,7 @@ class EventDriven(AbstractIntegrator):
                 (found & crowded, Status.TOO_MANY_SWITCHES),
                 (found & full, Status.LOG_FULL),
                 (go & (changed != Status.OK), changed),
-                (tries >= self._most_pieces, Status.TOO_MANY_STEPS),
+                (tries >= self._most_tries, Status.TOO_MANY_STEPS),
             )
             failed = code != Status.OK
             where = start.point.replace(t=jnp.where(go, record.t, start.point.t))
@@ -250,12 +253,18 @@ class EventDriven(AbstractIntegrator):
             return self.method.max_steps
         return self.max_switches
 
+    @property
+    def _most_tries(self) -> float:
+        """How many pieces may be tried; fixed steps end by themselves."""
+        return self._most_pieces if self._controls_error else jnp.inf
+
     def _length(self, state: State, t_next: Number) -> Number:
         """The size of the next piece: as far as the grid time, or as the method proposes."""
         rest = t_next - state.point.t
         if not self._controls_error:
             return rest
-        wanted = state.memory.h_next
+        memory: Any = state.memory
+        wanted = memory.h_next
         return jnp.where(wanted >= LAST_PIECE * rest, rest, wanted)
 
     def _attempt(
@@ -267,9 +276,6 @@ class EventDriven(AbstractIntegrator):
         seen = scan_guards(model, state, end, h, p, INTERVALS)
         end = _at_time(_risen(state, end), _time_after(state, h, t_next))
         return end, jnp.any(seen.fired) | seen.fell_back
-
-    def _is_accurate(self, end: State) -> Bool[Array, ""]:
-        return end.memory.error <= 1 if self._controls_error else jnp.ones((), bool)
 
     def _smooth(self, model: Model, state: State, h: Number, p: Params) -> State:
         """Phi: a step of the method with drift removed and guards evaluated."""
@@ -318,7 +324,8 @@ class EventDriven(AbstractIntegrator):
         after, record, status = change_mode(model, before, fired, law, p)  # (3)
         point, memory = self.method.init(model, after, p)
         if self._controls_error:
-            memory = eqx.tree_at(lambda x: x.h_next, memory, state.memory.h_next)
+            known: Any = state.memory
+            memory = eqx.tree_at(lambda x: x.h_next, memory, known.h_next)
         return eqx.tree_at(lambda x: (x.point, x.memory), state, (point, memory)), record, status
 
     def _on_surface(
@@ -379,6 +386,12 @@ def _risen(start: State, end: State) -> State:
     left = end.guard > start.own.tolerance
     tolerance = jnp.where(left, 0.0, start.own.tolerance)
     return eqx.tree_at(lambda x: x.own.tolerance, end, tolerance)
+
+
+def _is_accurate(end: State) -> Bool[Array, ""]:
+    if isinstance(end.memory, ControlledMemory):
+        return end.memory.error <= 1
+    return jnp.ones((), bool)
 
 
 def _repeat_unless(accurate: Flag, end: State, start: State) -> State:
