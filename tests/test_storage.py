@@ -4,6 +4,7 @@ never half written."""
 import os
 import pickle
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -297,3 +298,12 @@ def test_arguments_that_cannot_be_saved(tmp_path):
     with pytest.raises(nsdyn.FileError, match="32 bits"):
         small(mode=np.array([0, 1, 2**31])).save(tmp_path / "run.nc")
     assert not os.listdir(tmp_path)
+
+
+def test_a_file_of_format_version_1_is_read():
+    """Written before batches and statuses were stored: the 3R pendulum with its two locks."""
+    old = nsdyn.load(Path(__file__).parent / "data" / "run_format_1.nc")
+    assert old.ok and old.problem == "three_r_pendulum" and not old.is_batch
+    assert np.allclose(old.t, [0.0, 0.5, 1.0, 1.5, 2.0], rtol=0, atol=1e-12)
+    assert np.allclose(old.q[-1], [-3.19738511, 0.09132983, -4.79234308], rtol=0, atol=1e-8)
+    assert np.allclose(old.events.t, [0.8, 1.3], rtol=0, atol=1e-15) and len(old.events) == 2
