@@ -28,6 +28,7 @@ from nsdyn.driver.batch_run import sweep  # noqa: E402
 from nsdyn.driver.pure_run import rollout  # noqa: E402
 from nsdyn.driver.single_run import simulate  # noqa: E402
 from nsdyn.errors import (  # noqa: E402
+    CoarseStepWarning,
     FileError,
     NsdynError,
     PerformanceWarning,
@@ -63,6 +64,7 @@ __all__ = [
     "AbstractLaw",
     "AbstractMemory",
     "AbstractSmoothMethod",
+    "CoarseStepWarning",
     "Contact",
     "Event",
     "Events",

@@ -48,6 +48,10 @@ class SingularTransitionWarning(UserWarning):
     follows."""
 
 
+class CoarseStepWarning(UserWarning):
+    """The steps are too long to follow the motion."""
+
+
 class PerformanceWarning(UserWarning):
     """Something works, but much more slowly than it could."""
 

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 
 from nsdyn._compiler import warn_if_untuned
+from nsdyn.analysis.coarse import warn_if_coarse
 from nsdyn.analysis.singular import warn_if_singular
 from nsdyn.driver.arguments import (
     MAX_EVENTS,
@@ -77,6 +78,8 @@ def simulate(
     solution = raise_if_failed(computed(problem, run, values))
     if check:
         warn_if_singular(problem, solution.events)
+        if run.integrator.interpolates:
+            warn_if_coarse(solution, problem.system.kinematics is None)
     return solution
 
 
