@@ -24,6 +24,7 @@ class Status(IntEnum):
     RANK_CHANGES = 13
     ENERGY_GAIN = 14
     BAD_POSITION = 15
+    SINGULAR_POSITION = 16
 
 
 MESSAGES = {
@@ -89,6 +90,12 @@ MESSAGES = {
     Status.BAD_POSITION: (
         "the position E of the impulse lies outside [0, 1]. Choose E between 0 (the old gradients) "
         "and 1 (the new ones)"
+    ),
+    Status.SINGULAR_POSITION: (
+        "the rank of the constraints drops here, at a singular position of the mechanism, and the "
+        "scheme did not get through: other motions branch off, and reactions may be unbounded. "
+        "EventDriven(RK4()) and GeneralizedAlpha(index=2) pass with the largest steps (the table in "
+        "docs/singular_positions.md). If the run starts at the singular position, start beside it"
     ),
     Status.NOT_CONVERGED: (
         "Newton's method did not converge. If it was that of an implicit step, try a smaller step "

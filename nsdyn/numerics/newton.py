@@ -19,7 +19,16 @@ started from H = I for J^-1, needs only a few more evaluations of r,
 
     dx = -H r(x),  y = r(x + dx) - r(x),  H <- H + (dx - H y) (dx^T H)/(dx^T H y)              (3)
 
-J is then computed for derivatives only.
+J is then computed for derivatives, and where (3) did not converge: there (1) takes over.
+
+The change cannot fall below J^-1 times the round-off of the residual, which the caller gives as
+`noise`. Nearly everywhere J is close to the identity; where rows of constraints are nearly
+dependent it is not, and they amplify the round-off by a factor A that the caller can tell at a
+given x. An iteration that did not converge is accepted if its last change is within
+
+    tolerance |x| + |J^-1| A noise                                                             (4)
+
+with the row-sum norm. The factor is computed only then.
 """
 
 from collections.abc import Callable
@@ -97,26 +106,56 @@ class Newton(eqx.Module):
         args: Any,
         noise: Number,
         weights: AnyArray | float = 1.0,
+        amplification: Callable | None = None,
     ) -> tuple[Float[Array, " n"], Effort]:
         """The solution of residual(x, args) = 0 from x0. Unknowns are compared after multiplication
         by `weights`, which give them a common unit. `noise` is the absolute tolerance on the last
-        change in that unit, for unknowns that are small differences of large terms."""
+        change in that unit, for unknowns that are small differences of large terms;
+        `amplification(x, args)` is A of (4)."""
         constant = lambda a: jax.lax.stop_gradient(a) if eqx.is_inexact_array(a) else a
         fixed = jax.tree.map(constant, args)
         x0, noise, weights, tolerance = jax.lax.stop_gradient((x0, noise, weights, self.tolerance))
 
+        def allowed(x, A):
+            return tolerance * jnp.max(jnp.abs(weights * x)) + A * noise + TINY  # (4)
+
         def scaled(x, dx):
             """A change in units of the allowed one."""
-            allowed = tolerance * jnp.max(jnp.abs(weights * x)) + noise + TINY
-            return jnp.max(jnp.abs(weights * dx)) / allowed
+            return jnp.max(jnp.abs(weights * dx)) / allowed(x, 1.0)
 
         value = lambda x: residual(x, fixed)
         large = x0.shape[0] > DENSE
-        iterate, start = _broyden(value, x0, scaled) if large else _newton(value, x0, scaled)
-        limit = 4 * self.max_iterations if large else self.max_iterations
-        last = jax.lax.while_loop(lambda c: (c.change > 1.0) & (c.tries < limit), iterate, start)
+        last = self._iterated(value, x0, scaled)
+        if amplification is not None:
+
+            def forgiven(c):
+                size = _inverse_norm(c.J) * amplification(c.x, fixed)
+                return c._replace(change=c.change * allowed(c.x, 1.0) / allowed(c.x, size))
+
+            last = _once(~(last.change <= 1.0) & jnp.all(jnp.isfinite(last.x)), forgiven, last)
         solution = _implicit(residual, last.x, None if large else last.J, args)
         return solution, Effort(last.tries, last.tries, last.change, ~(last.change <= 1.0))
+
+    def _iterated(self, value: Callable, x0: Velocity, scaled: Callable) -> "Iterate":
+        """The last iterate of (1); for many unknowns that of (3), or of (1) where (3) fails."""
+
+        def until(limit, iterate, start):
+            going = lambda c: (c.change > 1.0) & (c.tries < limit)
+            return jax.lax.while_loop(going, iterate, start)
+
+        limit = self.max_iterations
+        newton, start = _newton(value, x0, scaled)
+        if x0.shape[0] <= DENSE:
+            return until(limit, newton, start)
+        last = until(4 * limit, *_broyden(value, x0, scaled))
+        failed = ~(last.change <= 1.0)
+        start = start._replace(r=last.r)
+
+        def again(c):
+            new = until(limit, newton, start)
+            return new._replace(tries=c.tries + new.tries)
+
+        return _once(failed, again, last)
 
 
 class Iterate(NamedTuple):
@@ -139,6 +178,19 @@ class Iterate(NamedTuple):
             tries=jnp.zeros((), int),
             change=jnp.full((), jnp.inf),
         )
+
+
+def _once(wanted: Array, change: Callable, x: Any) -> Any:
+    """change(x) if wanted, else x: a loop that runs once or not at all, which in a batch, unlike a
+    conditional, is skipped when no trajectory wants it."""
+    loop = lambda carry: (change(carry[0]), jnp.zeros((), bool))
+    return jax.lax.while_loop(lambda carry: carry[1], loop, (x, wanted))[0]
+
+
+def _inverse_norm(J: Matrix) -> Scalar:
+    """|J^-1|, at least 1."""
+    columns = jax.vmap(lambda b: small.eliminate(J, b))(jnp.eye(J.shape[0]))
+    return jnp.maximum(jnp.max(jnp.sum(jnp.abs(columns), axis=0)), 1.0)
 
 
 def _newton(value: Callable, x0: Velocity, scaled: Callable) -> tuple[Callable, Iterate]:

@@ -49,7 +49,8 @@ class Solution(eqx.Module):
         `has_potential`, else T.
     events: the table of events; their `Lam` are impulses.
     status, t_stop, mode_stop: how, when and in which mode the run ended; `meaning(status)` says it
-        in words, with the `law_reasons` of a law that objected. effort: Newton's iterations.
+        in words, with the `law_reasons` of a law that objected, and `note` more about the place.
+        effort: Newton's iterations.
     problem, integrator, law, params, step, save_every, t0, t_end, nsdyn_version: what was run.
 
     A batch (from `sweep`, or from `rollout` under vmap) has one more axis in front of all arrays
@@ -78,6 +79,7 @@ class Solution(eqx.Module):
     t_end: float = _about(0.0)
     has_potential: bool = _about(True)  # whether `energy` is T + V; else it is T alone
     nsdyn_version: str = _about(__version__)
+    note: str = _about("")  # what more is known about the place where the run stopped
 
     @property
     def is_batch(self) -> bool:
