@@ -85,28 +85,11 @@ class GeneralizedAlpha(AbstractCapturable):
         residual = lambda dv, args: dv - self._solved(dv, *args)[0]
         weights = model.system.weights(point.q, p)
         noise = move.noise(model, point, weights, self.newton.tolerance, p)
-        worse = lambda dv, args: SaddlePoint(
-            args[0], self._end(dv, *args), args[3]
-        ).amplification()
-        dv, effort = self.newton.solve(residual, memory.a, args, noise, weights, worse)
+        dv, effort = self.newton.solve(residual, memory.a, args, noise, weights)
         _, lam, found, end = self._solved(dv, *args)
         if found is not None:
             found = found._replace(jump=Jump(end.v, h * lam, found.jump.direction))
         return Step(end, move.memory(dv, lam, effort), found, point.v)
-
-    def _end(
-        self,
-        dv: Velocity,
-        model: Model,
-        point: Point,
-        move: AlphaStep,
-        p: Params,
-        new_mode: NewMode | None,
-    ) -> Point:
-        """The end of the step."""
-        q = model.system.moved(point.q, move.increment(dv), p)
-        end = point.replace(t=point.t + move.h, q=q, v=move.velocity(dv))
-        return end if new_mode is None else new_mode.enter(end)
 
     def _solved(
         self,
@@ -119,8 +102,10 @@ class GeneralizedAlpha(AbstractCapturable):
     ) -> tuple[Velocity, Rows, LawAnswer | None, Point]:
         """x of (3), lam, the answer of the law (None in a step without a new mode) and the end of
         the step."""
-        end = self._end(dv, model, point, move, p, new_mode)
-        v = end.v
+        q = model.system.moved(point.q, move.increment(dv), p)
+        v = move.velocity(dv)
+        end = point.replace(t=point.t + move.h, q=q, v=v)
+        end = end if new_mode is None else new_mode.enter(end)
         here = SaddlePoint(model, end, p)
         c = self._target(here, dv, v, move)
         if new_mode is None:

@@ -92,8 +92,7 @@ class MoreauJean(AbstractTimeStepping):
         push = h * size(model.system.solver(point.q, p)(f0))
         noise = NOISE * (v + q / h) + self.newton.tolerance * push
         residual = lambda x, args: x - _solved(x, *args)[0]
-        worse = lambda x, args: SaddlePoint(args[1], _solved(x, *args)[2], args[5]).amplification()
-        x, effort = self.newton.solve(residual, x0, args, noise, weights, worse)
+        x, effort = self.newton.solve(residual, x0, args, noise, weights)
         _, jump, end, free, found = _solved(x, *args)
         return Step(end, Memory((end.v - point.v) / h, jump.Lam / h, effort), found, free)
 

@@ -90,10 +90,7 @@ class NSGA(AbstractTimeStepping):
         one = model.system.weights(point.q, p)
         noise = move.noise(model, point, one, self.newton.tolerance, p)
         weights = jnp.concatenate([jnp.broadcast_to(one, (n,))] * (2 if corrected else 1))
-        worse = lambda x, args: SaddlePoint(
-            args[0], self._solved(x, *args)[3], args[3]
-        ).amplification()
-        x, effort = self.newton.solve(residual, x0, args, noise, weights, worse)
+        x, effort = self.newton.solve(residual, x0, args, noise, weights)
         _, lam, jump, end, found = self._solved(x, *args)
         free = move.velocity(x[:n])
         return Step(end, move.memory(x[:n], lam + jump.Lam / move.h, effort), found, free)

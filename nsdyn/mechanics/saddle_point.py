@@ -3,19 +3,12 @@
 solve(f, c):            M x + G^T lam = f,  G x = c                                            (1)
 smallest_motion(c):     M x + G^T mu = 0,   G x = c    the smallest in the mass metric         (2)
 solve_along(f, c, D):   M x + D^T lam = f,  G x = c    reactions along other directions D      (3)
-
-Rows that are nearly dependent amplify an error of c. If every unit row (in the mass metric) has an
-independent error of size 1, that of x is, with K = G M^-1 G^T and its generalised inverse K^-,
-
-    A = (sum_i K_ii K^-_ii)^(1/2)                                                              (4)
-
-For one row A = 1, for two rows at a small angle A = 2^(1/2)/sine.
 """
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from nsdyn._types import Params, Rows, Scalar, Velocity
+from nsdyn._types import Params, Rows, Velocity
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import kkt, small
 
@@ -82,11 +75,6 @@ class SaddlePoint:
         mask = self.live & self.model.positional
         _, Y, inverse = kkt.schur(self.solve_mass, self.G, mask)
         return small.matvec(Y, inverse(jnp.where(mask, c, 0.0)))
-
-    def amplification(self) -> Scalar:
-        """A of (4), at least 1."""
-        inverse = jnp.diagonal(self._inverse(jnp.diag(jnp.where(self.live, 1.0, 0.0))))
-        return jnp.sqrt(jnp.maximum(jnp.sum(self.row_sizes**2 * inverse), 1.0))  # (4)
 
     # The three levels of the rows, and the force, at the same configuration with another velocity.
 

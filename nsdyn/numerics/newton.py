@@ -21,14 +21,18 @@ started from H = I for J^-1, needs only a few more evaluations of r,
 
 J is then computed for derivatives, and where (3) did not converge: there (1) takes over.
 
-The change cannot fall below J^-1 times the round-off of the residual, which the caller gives as
-`noise`. Nearly everywhere J is close to the identity; where rows of constraints are nearly
-dependent it is not, and they amplify the round-off by a factor A that the caller can tell at a
-given x. An iteration that did not converge is accepted if its last change is within
+The change cannot fall below J^-1 times the round-off of r. Usually that is `noise`, which the
+caller knows from the sizes of its terms. Where rows of constraints are nearly dependent or vanish,
+as near a singular position, they amplify it, and J is no longer close to the identity. So for an
+iteration that did not converge the round-off rho is measured, by a few changes d that mean nothing,
 
-    tolerance |x| + |J^-1| A noise                                                             (4)
+    rho = max |r(x + d) - r(x) - J d|,   |d| = noise                                           (4)
 
-with the row-sum norm. The factor is computed only then.
+and the iteration is accepted if its last change is within
+
+    tolerance |x| + SAFETY |J^-1| rho                                                          (5)
+
+rho beyond noise/DEPENDENT, the most that rows which count as independent can do, is no round-off.
 """
 
 from collections.abc import Callable
@@ -37,13 +41,17 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn._repr import settings_text
 from nsdyn._types import AnyArray, Matrix, Number, Scalar, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.numerics import small
+from nsdyn.numerics.rank import DEPENDENT
 
+SAFETY = 10.0  # round-off is measured by a few samples
+PROBES = 3  # changes d of (4)
 DENSE = 24  # largest number of unknowns for Newton's method; beyond it Broyden's
 TINY = jnp.finfo(float).tiny
 NOISE = 100 * jnp.finfo(float).eps  # relative round-off of a state
@@ -83,8 +91,8 @@ class Newton(eqx.Module):
 
     tolerance: the iteration ends when the last change, relative to the solution, is at most this.
     max_iterations: the largest number of iterations in one step; beyond it the run stops with
-        NOT_CONVERGED. Four times as many are allowed for Broyden's method, which solves systems of
-        more than 24 unknowns.
+        NOT_CONVERGED. Systems of more than 24 unknowns are solved by Broyden's method, in up to
+        four times as many iterations, and by Newton's where that does not converge.
     """
 
     tolerance: Any = eqx.field(converter=_tolerance, default=1e-10)
@@ -106,33 +114,30 @@ class Newton(eqx.Module):
         args: Any,
         noise: Number,
         weights: AnyArray | float = 1.0,
-        amplification: Callable | None = None,
     ) -> tuple[Float[Array, " n"], Effort]:
         """The solution of residual(x, args) = 0 from x0. Unknowns are compared after multiplication
         by `weights`, which give them a common unit. `noise` is the absolute tolerance on the last
-        change in that unit, for unknowns that are small differences of large terms;
-        `amplification(x, args)` is A of (4)."""
+        change in that unit, for unknowns that are small differences of large terms."""
         constant = lambda a: jax.lax.stop_gradient(a) if eqx.is_inexact_array(a) else a
         fixed = jax.tree.map(constant, args)
         x0, noise, weights, tolerance = jax.lax.stop_gradient((x0, noise, weights, self.tolerance))
 
-        def allowed(x, A):
-            return tolerance * jnp.max(jnp.abs(weights * x)) + A * noise + TINY  # (4)
+        def allowed(x, noise):
+            return tolerance * jnp.max(jnp.abs(weights * x)) + noise + TINY
 
         def scaled(x, dx):
             """A change in units of the allowed one."""
-            return jnp.max(jnp.abs(weights * dx)) / allowed(x, 1.0)
+            return jnp.max(jnp.abs(weights * dx)) / allowed(x, noise)
+
+        def forgiven(c):
+            floor = jnp.maximum(_floor(value, c, noise, weights), noise)
+            return c._replace(change=c.change * allowed(c.x, noise) / allowed(c.x, floor))  # (5)
 
         value = lambda x: residual(x, fixed)
         large = x0.shape[0] > DENSE
         last = self._iterated(value, x0, scaled)
-        if amplification is not None:
-
-            def forgiven(c):
-                size = _inverse_norm(c.J) * amplification(c.x, fixed)
-                return c._replace(change=c.change * allowed(c.x, 1.0) / allowed(c.x, size))
-
-            last = _once(~(last.change <= 1.0) & jnp.all(jnp.isfinite(last.x)), forgiven, last)
+        failed = ~(last.change <= 1.0) & jnp.all(jnp.isfinite(last.x))
+        last = _once(failed, forgiven, last)
         solution = _implicit(residual, last.x, None if large else last.J, args)
         return solution, Effort(last.tries, last.tries, last.change, ~(last.change <= 1.0))
 
@@ -148,14 +153,12 @@ class Newton(eqx.Module):
         if x0.shape[0] <= DENSE:
             return until(limit, newton, start)
         last = until(4 * limit, *_broyden(value, x0, scaled))
-        failed = ~(last.change <= 1.0)
-        start = start._replace(r=last.r)
 
         def again(c):
-            new = until(limit, newton, start)
+            new = until(limit, newton, start._replace(r=c.r))
             return new._replace(tries=c.tries + new.tries)
 
-        return _once(failed, again, last)
+        return _once(~(last.change <= 1.0), again, last)
 
 
 class Iterate(NamedTuple):
@@ -187,10 +190,17 @@ def _once(wanted: Array, change: Callable, x: Any) -> Any:
     return jax.lax.while_loop(lambda carry: carry[1], loop, (x, wanted))[0]
 
 
-def _inverse_norm(J: Matrix) -> Scalar:
-    """|J^-1|, at least 1."""
-    columns = jax.vmap(lambda b: small.eliminate(J, b))(jnp.eye(J.shape[0]))
-    return jnp.maximum(jnp.max(jnp.sum(jnp.abs(columns), axis=0)), 1.0)
+def _floor(value: Callable, c: Iterate, noise: Number, weights: AnyArray | float) -> Scalar:
+    """SAFETY |J^-1| rho of (5), in the unit of `noise`, with the row-sum norm."""
+    n = c.x.shape[0]
+    w = jnp.broadcast_to(jnp.asarray(weights, float), (n,))
+    signs = jnp.asarray(np.random.default_rng(0).choice([-1.0, 1.0], (PROBES, n)))
+    d = jnp.concatenate([jnp.zeros((1, n)), noise * signs / w])
+    r = jax.lax.map(lambda d: value(c.x + d) - c.J @ d, d)
+    rho = jnp.max(jnp.abs(w * (r[1:] - r[0])))  # (4)
+    columns = jax.vmap(lambda b: small.eliminate(c.J, b))(jnp.diag(1 / w))
+    inverse = jnp.max(jnp.sum(jnp.abs(w * columns), axis=0))
+    return SAFETY * inverse * jnp.where(rho <= noise / DEPENDENT, rho, 0.0)
 
 
 def _newton(value: Callable, x0: Velocity, scaled: Callable) -> tuple[Callable, Iterate]:
