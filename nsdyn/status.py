@@ -92,10 +92,12 @@ MESSAGES = {
         "and 1 (the new ones)"
     ),
     Status.SINGULAR_POSITION: (
-        "the rank of the constraints drops here, at a singular position of the mechanism, and the "
+        "the rank of the constraints drops here, a singular position of the mechanism, and the "
         "scheme did not get through: other motions branch off, and reactions may be unbounded. "
-        "EventDriven(RK4()) and GeneralizedAlpha(index=2) pass with the largest steps (the table in "
-        "docs/singular_positions.md). If the run starts at the singular position, start beside it"
+        "Implicit schemes stop if a step ends almost exactly there; a smaller step does not help "
+        "by being smaller, but one that is longer or shorter by a percent passes over. "
+        "EventDriven(RK4()) gets through in any case. If the run starts there, start beside it. "
+        "docs/singular_positions.md compares the schemes"
     ),
     Status.NOT_CONVERGED: (
         "Newton's method did not converge. If it was that of an implicit step, try a smaller step "

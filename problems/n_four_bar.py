@@ -1,8 +1,8 @@
 """N four-bar windows side by side: one degree of freedom, and N more where all rods lie flat.
 
 Problem A02 of the IFToMM benchmark library of multibody dynamics (M. Gonzalez, N = 40; an extension
-of the two windows of E. Bayo and A. Avello): N + 1 rods A_i B_i stand on the ground, at distances L,
-and N rods join the tops B_0 ... B_N. Natural coordinates, the places of the tops:
+of the two windows of E. Bayo and A. Avello): N + 1 rods A_i B_i stand on the ground, L apart, and N
+rods join the tops B_0 ... B_N. Natural coordinates, the places of the tops:
 
     q = (x_0, y_0, ..., x_N, y_N),   A_i = (i L, 0)                                              (1)
     (|B_i - A_i|^2 - L^2)/2 = 0,   (|B_i - B_(i-1)|^2 - L^2)/2 = 0       N + 1 and N rows        (2)
@@ -102,10 +102,8 @@ def n_four_bar(windows=2, m=1.0, L=1.0, g=9.81, v0=1.0, t_end=10.0) -> nsdyn.Pro
     for name, value in (("m", m), ("L", L)):
         if isinstance(value, int | float) and not value > 0:
             raise ProblemError(f"n_four_bar({name}=...): expected a positive number, found {value}")
-    params = {
-        name: jnp.asarray(value, float) for name, value in (("m", m), ("L", L), ("g", g))
-    }
+    params = {name: jnp.asarray(value, float) for name, value in (("m", m), ("L", L), ("g", g))}
     q = jnp.zeros(2 * windows + 2)
-    q0 = (_feet(q, params) + params["L"] * jnp.array([0.0, 1.0])).ravel()
+    q0 = (_feet(q, params) + params["L"] * jnp.array([[0.0, 1.0]])).ravel()
     v0 = jnp.tile(jnp.stack([jnp.asarray(v0, float), jnp.zeros(())]), windows + 1)
     return nsdyn.Problem("n_four_bar", SYSTEM, RODS, q0=q0, v0=v0, t_end=t_end, params=params)

@@ -1,9 +1,9 @@
 """A parallelogram in three angles, through the position in which it is flat.
 
-Two cranks of length L stand on the ground at the distance D of each other, and a coupler of length D
-joins their ends; all are uniform rods of mass m. Seen as a chain of three hinges whose last rod ends
-on the ground, it has the joint angles q, clockwise, each from the rod before; they add up to the
-angles alpha and gamma of the cranks from the upright and beta of the coupler from the horizontal:
+Two cranks of length L stand on the ground, D apart, and a coupler of length D joins their ends; all
+are uniform rods of mass m. Seen as a chain of three hinges whose last rod ends on the ground, it
+has the joint angles q, clockwise, each from the rod before; they add up to the angles alpha and
+gamma of the cranks from the upright and beta of the coupler from the horizontal:
 
     (alpha, beta, gamma) = (q_1, q_1 + q_2, q_1 + q_2 + q_3),
     u(x) = (sin x, cos x),   w(x) = (cos x, -sin x),
@@ -19,8 +19,8 @@ solve (1), and by (2)
 
 Where theta = 90 degrees only one condition on the velocities is left of (1), L alpha' + D beta' =
 L gamma' from y and nothing from x: a second motion branches off, that of the antiparallelogram,
-which (3) does not take. The reactions stay bounded, because both cranks carry the same load. All parameters are assumed; the start is that
-of the benchmark `n_four_bar`.
+which (3) does not take. The reactions stay bounded, because both cranks carry the same load. All
+parameters are assumed; the start is that of the benchmark `n_four_bar`.
 """
 
 import jax.numpy as jnp

@@ -15,8 +15,13 @@ good the motion is continued by AROUND steps forwards and backwards,
 
 and the position is singular if s falls within these few steps to a small part, FALLS, of what it is
 at their ends and along the run. A mechanism that is merely ill-conditioned, or a run that stops for
-another reason, has an s that hardly changes within a few steps. All this is numpy, and happens only
-after a run has stopped.
+another reason, has an s that hardly changes within a few steps. And the constraints must go on
+beyond it: at both ends of (2)
+
+    |g_i| <= HOLDS |G_i|_(M^-1) |v|_M |tau|                                                     (3)
+
+since the rank also drops where constraints that move have a solution for the last time, and no
+scheme gets through there. All this is numpy, and happens only after a run has stopped.
 """
 
 from typing import NamedTuple
@@ -35,6 +40,7 @@ AROUND = 4  # steps
 PLACES = 161  # positions of (2)
 ALONG = 40  # samples of the run that are looked at
 FALLS = 0.1
+HOLDS = 0.1
 
 
 class SingularPosition(NamedTuple):
@@ -63,8 +69,11 @@ def singular_position(
     some = jax.tree.map(lambda x: np.asarray(x)[::every], along)
     path = _continued(model, here, a, tau, p)
     points = jax.tree.map(lambda *x: np.concatenate(x), some, path)
-    s = _smallest_sines(*map(np.asarray, _rows_and_masses(model, points, p)))
-    if s is None:
+    G, M, g, sizes = map(np.asarray, _rows_and_masses(model, points, p))
+    s = _smallest_sines(G, M)
+    ends = [len(some.t), -1]
+    reach = np.sqrt(here.v @ M[len(some.t) + PLACES // 2] @ here.v) * AROUND * h
+    if s is None or np.any(np.abs(g[ends]) > HOLDS * sizes[ends] * reach):  # (3)
         return None
     usual, window = s[: len(some.t)], s[len(some.t) :]
     i = int(np.argmin(window))
@@ -88,12 +97,14 @@ def _continued(model: Model, here: Point, a: Array, tau: Array, p: Params) -> Po
 
 
 @eqx.filter_jit
-def _rows_and_masses(model: Model, points: Point, p: Params) -> tuple[Array, Array]:
-    """The live rows G, others zero, and M."""
+def _rows_and_masses(model: Model, points: Point, p: Params) -> tuple[Array, ...]:
+    """The live rows G, others zero, M, the residual g and the sizes of the rows."""
 
     def one(point):
-        G = jnp.where(model.live(point, p)[:, None], model.jacobian(point, p), 0.0)
-        return G, model.system.mass(point.q, p) * jnp.ones(())
+        live = model.live(point, p)
+        G = jnp.where(live[:, None], model.jacobian(point, p), 0.0)
+        sizes = jnp.sqrt(jnp.sum(G * model.system.solver(point.q, p)(G.T).T, axis=1))
+        return G, model.system.mass(point.q, p), jnp.where(live, model.rows(point, p), 0.0), sizes
 
     return jax.lax.map(one, points)
 

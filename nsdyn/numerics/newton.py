@@ -195,11 +195,11 @@ def _floor(value: Callable, c: Iterate, noise: Number, weights: AnyArray | float
     n = c.x.shape[0]
     w = jnp.broadcast_to(jnp.asarray(weights, float), (n,))
     signs = jnp.asarray(np.random.default_rng(0).choice([-1.0, 1.0], (PROBES, n)))
-    d = jnp.concatenate([jnp.zeros((1, n)), noise * signs / w])
+    d = jnp.concatenate([jnp.zeros((1, n)), noise * signs / w[None]])
     r = jax.lax.map(lambda d: value(c.x + d) - c.J @ d, d)
-    rho = jnp.max(jnp.abs(w * (r[1:] - r[0])))  # (4)
+    rho = jnp.max(jnp.abs(w[None] * (r[1:] - r[:1])))  # (4)
     columns = jax.vmap(lambda b: small.eliminate(c.J, b))(jnp.diag(1 / w))
-    inverse = jnp.max(jnp.sum(jnp.abs(w * columns), axis=0))
+    inverse = jnp.max(jnp.sum(jnp.abs(w[None] * columns), axis=0))
     return SAFETY * inverse * jnp.where(rho <= noise / DEPENDENT, rho, 0.0)
 
 
