@@ -133,21 +133,17 @@ def twice(q, t, p):
     return jnp.concatenate([rods(q, t, p), rods(q, t, p)])
 
 
-def hopeless(q, v, t, p):
-    """A force without a solution for the implicit step, from t = 0.3 on."""
-    kick = jnp.where(t > 0.3, 1e9 * jnp.sin(1e9 * v[0]), 0.0)
-    return SYSTEM.force(q, v, t, p) + kick
-
-
 @pytest.mark.parametrize("constraint", [RODS, nsdyn.Fixed(twice)], ids=["rods", "redundant"])
 def test_no_false_alarm_elsewhere(constraint):
     """Newton's method fails far from the flat position, with redundant rows too."""
-    system = nsdyn.System(mass=SYSTEM.mass, force=hopeless, solve=SYSTEM.solve)
-    start = {"q0": WINDOWS.q0, "v0": WINDOWS.v0, "t_end": 1.0}
-    problem = nsdyn.Problem("hopeless", system, constraint, params=WINDOWS.params, **start)
+    theta = 1.2
+    v0 = np.tile([np.cos(theta), -np.sin(theta)], 3)
+    start = {"q0": tilted(theta), "v0": v0, "t_end": 1.0, "params": WINDOWS.params}
+    problem = nsdyn.Problem("windows", SYSTEM, constraint, **start)
+    impatient = GeneralizedAlpha(index=2, newton=nsdyn.Newton(max_iterations=1))
     with pytest.raises(nsdyn.SimulationError, match="smaller step") as caught:
-        nsdyn.simulate(problem, GeneralizedAlpha(index=2), step=1e-2, check=False)
-    assert caught.value.status is Status.NOT_CONVERGED and caught.value.t < 0.4
+        nsdyn.simulate(problem, impatient, step=1e-2, check=False)
+    assert caught.value.status is Status.NOT_CONVERGED
 
 
 @pytest.mark.slow
