@@ -85,7 +85,7 @@ def error(problem: Problem, run: Solution) -> float:
 
 def drift(problem: Problem, run: Solution) -> float:
     """The drift of (2)."""
-    highest = float(problem.system.potential(problem.q0, problem.params))
+    highest = float(problem.system.energy(problem.q0, 0 * problem.v0, problem.params))
     return float(np.max(np.abs(run.energy - run.energy[0])) / (run.energy[0] + highest))
 
 

@@ -24,7 +24,7 @@ since the rank also drops where constraints that move have a solution for the la
 scheme gets through there. All this is numpy, and happens only after a run has stopped.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -86,7 +86,7 @@ def singular_position(
 
 
 @eqx.filter_jit
-def _continued(model: Model, here: Point, a: Array, tau: Array, p: Params) -> Point:
+def _continued(model: Model, here: Point, a: Any, tau: Any, p: Params) -> Point:
     """The points (2)."""
 
     def one(tau):
