@@ -96,7 +96,7 @@ MESSAGES = {
         "scheme did not get through: other motions branch off, and reactions may be unbounded. "
         "Implicit schemes stop if a step ends almost exactly there; a smaller step does not help "
         "by being smaller, but one that is longer or shorter by a percent passes over. "
-        "EventDriven(RK4()) gets through in any case. If the run starts there, start beside it. "
+        "EventDriven(RK4()) passes even then. If the run starts there, start beside it. "
         "docs/singular_positions.md compares the schemes"
     ),
     Status.NOT_CONVERGED: (
