@@ -24,6 +24,7 @@ class Status(IntEnum):
     RANK_CHANGES = 13
     ENERGY_GAIN = 14
     BAD_POSITION = 15
+    SINGULAR_POSITION = 16
     TOO_MANY_STEPS = 17
 
 
@@ -95,6 +96,14 @@ MESSAGES = {
         "error control needed more steps between two samples than allowed. Try larger rtol and "
         "atol, a smaller step (the distance of the samples) or a larger max_steps; if the motion "
         "is stiff, try an implicit method"
+    ),
+    Status.SINGULAR_POSITION: (
+        "the rank of the constraints drops here, a singular position of the mechanism, and the "
+        "scheme did not get through: other motions branch off, and reactions may be unbounded. "
+        "Implicit schemes stop if a step ends almost exactly there; a smaller step does not help "
+        "by being smaller, but one that is longer or shorter by a percent passes over. "
+        "EventDriven(RK4()) passes even then. If the run starts there, start beside it. "
+        "docs/singular_positions.md compares the schemes"
     ),
     Status.NOT_CONVERGED: (
         "Newton's method did not converge. If it was that of an implicit step, try a smaller step "

@@ -18,8 +18,10 @@ from nsdyn.problems.bricard import bricard
 from nsdyn.problems.compass_walker import compass_walker
 from nsdyn.problems.emergency_stop import emergency_stop
 from nsdyn.problems.metamorphic_palm import metamorphic_palm
+from nsdyn.problems.n_four_bar import n_four_bar
 from nsdyn.problems.overbraiding import overbraiding
 from nsdyn.problems.pantograph import pantograph
+from nsdyn.problems.parallelogram import parallelogram
 from nsdyn.problems.pendulum import pendulum
 from nsdyn.problems.point_on_track import point_on_track
 from nsdyn.problems.rimless_wheel import rimless_wheel
@@ -39,8 +41,10 @@ PROBLEMS: dict[str, Callable] = {
         compass_walker,
         emergency_stop,
         metamorphic_palm,
+        n_four_bar,
         overbraiding,
         pantograph,
+        parallelogram,
         pendulum,
         point_on_track,
         rimless_wheel,

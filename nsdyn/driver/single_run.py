@@ -6,10 +6,12 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import numpy as np
 
 from nsdyn._compiler import warn_if_untuned
 from nsdyn.analysis.coarse import warn_if_coarse
 from nsdyn.analysis.singular import warn_if_singular
+from nsdyn.analysis.singular_position import singular_position
 from nsdyn.driver.arguments import (
     MAX_EVENTS,
     Setup,
@@ -18,15 +20,20 @@ from nsdyn.driver.arguments import (
     refuse_tracers,
     setup,
 )
-from nsdyn.driver.collect import collect, sampled
+from nsdyn.driver.collect import Collected, collect, sampled
 from nsdyn.driver.dense import kept_steps
+from nsdyn.driver.grid import CHUNK
 from nsdyn.errors import SimulationError
 from nsdyn.laws.base import AbstractLaw, as_status
+from nsdyn.mechanics.model import Point
 from nsdyn.problem import Problem
 from nsdyn.results.solution import Solution, plain
 from nsdyn.status import Status
 from nsdyn.stepping.integrator import IntegratorLike
 from nsdyn.tolerances import Tolerances
+
+# What a scheme ends with at a singular position, among other places.
+MAY_BE_SINGULAR = (Status.NOT_CONVERGED, Status.NONFINITE, Status.CONSTRAINTS_LOST)
 
 
 def simulate(
@@ -91,11 +98,43 @@ def computed(problem: Problem, run: Setup, values: Values) -> Solution:
     params = plain(values.params, other=lambda name, x: x)
     about = run.about(problem)
     solution = found.solution(run.grid.times_of(kept), params, about)
-    solution = solution if solution.ok else solution.trimmed()
+    if not solution.ok:
+        solution = solution.trimmed()
+        solution = dataclasses.replace(solution, **_cause(run, values, found, solution))
     if run.save_at is None:
         return solution
     at_times = sampled(run, nothing, values, found).solution(run.times, params, about).trimmed()
-    return dataclasses.replace(at_times, events=solution.events, t_stop=solution.t_stop)
+    how = {name: getattr(solution, name) for name in ("events", "t_stop", "status", "note")}
+    return dataclasses.replace(at_times, **how)
+
+
+def _cause(run: Setup, values: Values, found: Collected, stopped: Solution) -> dict[str, Any]:
+    """The status SINGULAR_POSITION and a note about the place, if that is why a run stopped."""
+    if as_status(stopped.status) not in MAY_BE_SINGULAR:
+        return {}
+    grid = run.grid
+    nothing: Any = jax.tree.map(lambda _: None, values)
+    k = int((float(stopped.t_stop) - grid.t0) / grid.step + 0.5)
+    # The same programs once more, to see the last steps, which need not have been recorded.
+    before = collect(run, nothing, values, np.arange(max(0, k - CHUNK), min(k, grid.steps) + 1))
+    pick = lambda point, n: jax.tree.map(lambda x: x[_sound(point, stopped.mode_stop)][-n:], point)
+    last = pick(before.samples.point, 2)
+    along = pick(found.samples.point, len(stopped.t))
+    place = singular_position(run.model(values), along, last, grid.step, values.params)
+    if place is None:
+        return {}
+    note = (
+        f"The singular position is at t = {place.t:.6g}: there the smallest relative pivot of "
+        f"G M^-1 G^T is {place.pivot:.2g} on the way, against {place.usual:.2g} elsewhere"
+    )
+    return {"status": np.asarray(int(Status.SINGULAR_POSITION)), "note": note}
+
+
+def _sound(point: Point, mode: np.ndarray) -> np.ndarray:
+    """Which of these points are finite and in this mode."""
+    same = point.mode == mode
+    same = np.all(same.reshape(len(same), -1), axis=1)
+    return same & np.all(np.isfinite(point.q), axis=1) & np.all(np.isfinite(point.v), axis=1)
 
 
 def raise_if_failed(solution: Solution) -> Solution:
@@ -110,5 +149,7 @@ def raise_if_failed(solution: Solution) -> Solution:
     if status is Status.NOT_CONVERGED:
         tries, left = solution.iterations_worst, float(solution.effort.change)
         text += f" After {tries} iterations the last change was {left:.3g} times what is allowed."
+    if solution.note:
+        text += f" {solution.note}."
     text += f" The error's .partial holds the {len(solution.t)} samples until then"
     raise SimulationError(text, status=status, t=t, mode=mode, partial=solution)

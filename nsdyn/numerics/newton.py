@@ -19,7 +19,20 @@ started from H = I for J^-1, needs only a few more evaluations of r,
 
     dx = -H r(x),  y = r(x + dx) - r(x),  H <- H + (dx - H y) (dx^T H)/(dx^T H y)              (3)
 
-J is then computed for derivatives only.
+J is then computed for derivatives, and where (3) did not converge: there (1) takes over.
+
+The change cannot fall below J^-1 times the round-off of r. Usually that is `noise`, which the
+caller knows from the sizes of its terms. Where rows of constraints are nearly dependent or vanish,
+as near a singular position, they amplify it, and J is no longer close to the identity. So for an
+iteration that did not converge the round-off rho is measured, by a few changes d that mean nothing,
+
+    rho = max |r(x + d) - r(x) - J d|,   |d| = noise                                           (4)
+
+and the iteration is accepted if its last change is within
+
+    tolerance |x| + SAFETY |J^-1| rho                                                          (5)
+
+rho beyond noise/DEPENDENT, the most that rows which count as independent can do, is no round-off.
 """
 
 from collections.abc import Callable
@@ -28,13 +41,17 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn._repr import settings_text
 from nsdyn._types import AnyArray, Matrix, Number, Scalar, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.numerics import small
+from nsdyn.numerics.rank import DEPENDENT
 
+SAFETY = 10.0  # round-off is measured by a few samples
+PROBES = 3  # changes d of (4)
 DENSE = 24  # largest number of unknowns for Newton's method; beyond it Broyden's
 TINY = jnp.finfo(float).tiny
 NOISE = 100 * jnp.finfo(float).eps  # relative round-off of a state
@@ -74,8 +91,8 @@ class Newton(eqx.Module):
 
     tolerance: the iteration ends when the last change, relative to the solution, is at most this.
     max_iterations: the largest number of iterations in one step; beyond it the run stops with
-        NOT_CONVERGED. Four times as many are allowed for Broyden's method, which solves systems of
-        more than 24 unknowns.
+        NOT_CONVERGED. Systems of more than 24 unknowns are solved by Broyden's method, in up to
+        four times as many iterations, and by Newton's where that does not converge.
     """
 
     tolerance: Any = eqx.field(converter=_tolerance, default=1e-10)
@@ -105,18 +122,43 @@ class Newton(eqx.Module):
         fixed = jax.tree.map(constant, args)
         x0, noise, weights, tolerance = jax.lax.stop_gradient((x0, noise, weights, self.tolerance))
 
+        def allowed(x, noise):
+            return tolerance * jnp.max(jnp.abs(weights * x)) + noise + TINY
+
         def scaled(x, dx):
             """A change in units of the allowed one."""
-            allowed = tolerance * jnp.max(jnp.abs(weights * x)) + noise + TINY
-            return jnp.max(jnp.abs(weights * dx)) / allowed
+            return jnp.max(jnp.abs(weights * dx)) / allowed(x, noise)
+
+        def forgiven(c):
+            floor = jnp.maximum(_floor(value, c, noise, weights), noise)
+            return c._replace(change=c.change * allowed(c.x, noise) / allowed(c.x, floor))  # (5)
 
         value = lambda x: residual(x, fixed)
         large = x0.shape[0] > DENSE
-        iterate, start = _broyden(value, x0, scaled) if large else _newton(value, x0, scaled)
-        limit = 4 * self.max_iterations if large else self.max_iterations
-        last = jax.lax.while_loop(lambda c: (c.change > 1.0) & (c.tries < limit), iterate, start)
+        last = self._iterated(value, x0, scaled)
+        failed = ~(last.change <= 1.0) & jnp.all(jnp.isfinite(last.x))
+        last = _once(failed, forgiven, last)
         solution = _implicit(residual, last.x, None if large else last.J, args)
         return solution, Effort(last.tries, last.tries, last.change, ~(last.change <= 1.0))
+
+    def _iterated(self, value: Callable, x0: Velocity, scaled: Callable) -> "Iterate":
+        """The last iterate of (1); for many unknowns that of (3), or of (1) where (3) fails."""
+
+        def until(limit, iterate, start):
+            going = lambda c: (c.change > 1.0) & (c.tries < limit)
+            return jax.lax.while_loop(going, iterate, start)
+
+        limit = self.max_iterations
+        newton, start = _newton(value, x0, scaled)
+        if x0.shape[0] <= DENSE:
+            return until(limit, newton, start)
+        last = until(4 * limit, *_broyden(value, x0, scaled))
+
+        def again(c):
+            new = until(limit, newton, start._replace(r=c.r))
+            return new._replace(tries=c.tries + new.tries)
+
+        return _once(~(last.change <= 1.0), again, last)
 
 
 class Iterate(NamedTuple):
@@ -139,6 +181,26 @@ class Iterate(NamedTuple):
             tries=jnp.zeros((), int),
             change=jnp.full((), jnp.inf),
         )
+
+
+def _once(wanted: Array, change: Callable, x: Any) -> Any:
+    """change(x) if wanted, else x: a loop that runs once or not at all, which in a batch, unlike a
+    conditional, is skipped when no trajectory wants it."""
+    loop = lambda carry: (change(carry[0]), jnp.zeros((), bool))
+    return jax.lax.while_loop(lambda carry: carry[1], loop, (x, wanted))[0]
+
+
+def _floor(value: Callable, c: Iterate, noise: Number, weights: AnyArray | float) -> Scalar:
+    """SAFETY |J^-1| rho of (5), in the unit of `noise`, with the row-sum norm."""
+    n = c.x.shape[0]
+    w = jnp.broadcast_to(jnp.asarray(weights, float), (n,))
+    signs = jnp.asarray(np.random.default_rng(0).choice([-1.0, 1.0], (PROBES, n)))
+    d = jnp.concatenate([jnp.zeros((1, n)), noise * signs / w[None]])
+    r = jax.lax.map(lambda d: value(c.x + d) - c.J @ d, d)
+    rho = jnp.max(jnp.abs(w[None] * (r[1:] - r[:1])))  # (4)
+    columns = jax.vmap(lambda b: small.eliminate(c.J, b))(jnp.diag(1 / w))
+    inverse = jnp.max(jnp.sum(jnp.abs(w[None] * columns), axis=0))
+    return SAFETY * inverse * jnp.where(rho <= noise / DEPENDENT, rho, 0.0)
 
 
 def _newton(value: Callable, x0: Velocity, scaled: Callable) -> tuple[Callable, Iterate]:

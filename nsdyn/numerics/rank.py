@@ -61,6 +61,25 @@ def orthonormal(rows: np.ndarray) -> np.ndarray:
     return basis
 
 
+def sines(rows: np.ndarray) -> np.ndarray:
+    """The sines of (2), with the row that is farthest from the span of those before it taken next:
+    a falling sequence, whose entries above DEPENDENT count the rank. The rows are those of
+    `orthonormal`."""
+    rest = np.array(rows, float)
+    found = np.zeros(len(rows))
+    for i in range(min(rows.shape)):
+        lengths = np.linalg.norm(rest, axis=1)
+        j = int(np.argmax(lengths))
+        found[i] = lengths[j]
+        if not found[i] > 0:
+            break
+        direction = rest[j] / found[i]
+        for _ in range(2):  # once more, because of round-off
+            rest = rest - np.outer(rest @ direction, direction)
+        rest[j] = 0.0
+    return found
+
+
 def independent(G: np.ndarray, M: np.ndarray) -> np.ndarray:
     """Which rows of G are independent of the rows before them."""
     return np.any(orthonormal(unit_rows(G, M)), axis=1)

@@ -55,7 +55,8 @@ class Solution(eqx.Module):
         `has_potential`, else T.
     events: the table of events; their `Lam` are impulses.
     status, t_stop, mode_stop: how, when and in which mode the run ended; `meaning(status)` explains
-        the status. law_reasons: the reasons that the law may give for a failure.
+        the status, and `note` says more about the place. law_reasons: the reasons that the law may
+        give for a failure.
     effort: the work of Newton's method.
     problem, integrator, law, params, step, save_every, t0, t_end, nsdyn_version: the settings.
 
@@ -85,6 +86,7 @@ class Solution(eqx.Module):
     t_end: float = _about(0.0)
     has_potential: bool = _about(True)  # whether `energy` is T + V or only T
     nsdyn_version: str = _about(__version__)
+    note: str = _about("")  # what more is known about the place where the run stopped
 
     @property
     def is_batch(self) -> bool:
