@@ -16,28 +16,33 @@ SAME = (
 
 
 def entrywise(lower: Lowering, kind: str, make, *values: Value) -> Value:
-    """make(*nodes) for every entry; a value of one entry goes with all."""
-    shape = max((v.shape for v in values), key=len)
-    size = max(v.size for v in values) if all(v.size for v in values) else 0
+    """make(*nodes) for every entry; axes of length one go with all."""
+    shapes = [v.shape for v in values]
+    same = all(s == shapes[0] for s in shapes)
+    shape = shapes[0] if same else np.broadcast_shapes(*shapes)
+    size = int(np.prod(shape, dtype=int))
     if size <= SMALL:
-        flats = [lower.nodes(v).ravel().tolist() for v in values]
-        flats = [f * size if len(f) == 1 and size > 1 else f for f in flats]
+        arrays = [lower.nodes(v) for v in values]
+        arrays = arrays if same else np.broadcast_arrays(*arrays)
         out = np.empty(size, object)
-        out[:] = [make(*nodes) for nodes in zip(*flats, strict=True)]
+        out[:] = [make(*nodes) for nodes in zip(*(a.ravel().tolist() for a in arrays), strict=True)]
         return out.reshape(shape)
-    flat = [
-        v.reshape(-1) if isinstance(v, np.ndarray) else Memory(v.storage, (v.size,)) for v in values
-    ]
+    zero = lower.graph.integer(0)
 
-    def entry(index: list[Node]) -> Node:
-        zero = [lower.graph.integer(0)]
-        return make(*(lower.at(v, index if v.size > 1 else zero, "") for v in flat))
+    def place(v: Value, index: list[Node]) -> list[Node]:
+        own = index[len(index) - len(v.shape) :]
+        return [i if n > 1 else zero for i, n in zip(own, v.shape, strict=True)]
 
-    for v in flat:
-        if isinstance(v, np.ndarray) and v.size > 1:
-            raise AssertionError("a large array is in memory")
-    out = lower.filled((size,), kind, entry)
+    if same:  # one loop
+        values = tuple(_reshaped(v, (size,)) for v in values)
+    sources = [v if v.size == 1 else lower.in_memory(v, _kind(v)) for v in values]
+    entry = lambda index: make(*(lower.at(v, place(v, index), kind) for v in sources))
+    out = lower.filled((size,) if same else shape, kind, entry)
     return Memory(out.storage, shape)
+
+
+def _kind(value: Value) -> str:
+    return value.storage.kind if isinstance(value, Memory) else value.ravel()[0].kind
 
 
 def _elementwise(op: str):
