@@ -125,6 +125,8 @@ class Carry:
             if free and storage.uniform == uniform:
                 self.adopted.add(id(storage))
                 return value
+        if uniform == all(flags_of([value])) or lower.lanes == 1:
+            return lower.in_memory(value, kind, fresh=True)
         storage = lower.storage(value.size, kind, uniform)
         source = lower.in_memory(value, kind)
         lower.copy(storage, source.storage, value.size)
@@ -185,12 +187,16 @@ def hold(values: Sequence[Value], change: int) -> None:
             value.storage.refs += change
 
 
-def emit(lower: Lowering, values: Sequence[Value]) -> None:
-    """Give names to numbers, where they are used inside blocks that follow."""
-    for value in values:
+def emit(lower: Lowering, values: Sequence[Value], jaxpr=None, first: int = 0) -> None:
+    """Give names to numbers that are used inside blocks that follow, and put arrays in memory that
+    are indexed there; they are the arguments of `jaxpr` from the place `first` on."""
+    places = indexed(jaxpr) if jaxpr is not None else set()
+    for k, value in enumerate(values):
         if isinstance(value, np.ndarray):
             for node in value.ravel():
                 lower.value(node)
+            if first + k in places and value.size > 3:
+                lower.in_memory(value, value.ravel()[0].kind)
 
 
 # Loops
@@ -209,7 +215,8 @@ def while_(lower: Lowering, equation, *args: Value) -> list[Value]:
         which = lower.nodes(start[place]).ravel()[0]
         emit(lower, [*body_consts, *start])
         return branches(lower, which, [stay, go], [False, True])
-    emit(lower, [*cond_consts, *body_consts])
+    emit(lower, cond_consts)
+    emit(lower, body_consts, body.jaxpr)
     fixed = [v is body.jaxpr.invars[m + k] for k, v in enumerate(body.jaxpr.outvars)]
     moving = [k for k, stays in enumerate(fixed) if not stays]
     uniform = lower.uniform.carry(
@@ -291,7 +298,7 @@ def scan(lower: Lowering, equation, *args: Value) -> list[Value]:
     consts, start, xs = args[:n], list(args[n : n + m]), args[n + m :]
     if length <= 1 or length * size(body.jaxpr) <= UNROLL:
         return _written_out(lower, body, consts, start, xs, length, reverse)
-    emit(lower, consts)
+    emit(lower, consts, body.jaxpr)
     kinds = [kind_of(v.aval.dtype) for v in body.jaxpr.invars]
     tables = [lower.in_memory(x, kinds[n + m + k]) for k, x in enumerate(xs)]
     uniform = lower.uniform.carry(body.jaxpr, flags_of(consts), flags_of(start), flags_of(xs))

@@ -8,6 +8,7 @@ from nsdyn.native.lowering import SMALL, Lowering, Value, kind_in, kind_out, pri
 from nsdyn.native.unsupported import Unsupported
 from nsdyn.native.writer import Memory
 
+FEW = 12  # entries from unknown places at most that are read one by one
 SAME = (
     "add sub mul div max min lt le gt ge eq ne and or xor neg abs sqrt floor ceil sign is_finite "
     "not rem sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 log cbrt erf "
@@ -353,7 +354,7 @@ def dynamic_slice(lower: Lowering, equation, x: Value, *starts: Value) -> Value:
         if chosen is not None:
             return chosen
         x = lower.in_memory(x, kind)
-    return lower.filled(sizes, kind, entry)
+    return lower.filled(sizes, kind, entry, FEW)
 
 
 def _chosen(lower: Lowering, x: np.ndarray, first: list[Node], sizes, kind: str):
@@ -488,10 +489,11 @@ def gather(lower: Lowering, equation, x: Value, indices: Value) -> Value:
         if few is not None:
             return few
         x = lower.in_memory(x, kind)
-    if int(np.prod(shape, dtype=int)) > SMALL:
+    small = SMALL if all_known(indices) else FEW
+    if int(np.prod(shape, dtype=int)) > small:
         indices = lower.in_memory(indices, of)
         x = lower.in_memory(x, kind)
-    return lower.filled(shape, kind, entry)
+    return lower.filled(shape, kind, entry, small)
 
 
 def all_known(value: Value) -> bool:

@@ -20,6 +20,8 @@ from nsdyn.native.writer import Memory, Storage, Writer
 
 SMALL = 100  # entries at most of an array that is taken apart
 
+PERIOD = 16  # entries at most after which a repetition is noticed
+
 Value = Any  # np.ndarray of nodes, or Memory
 PRIMITIVES: dict[str, Callable] = {}
 
@@ -137,34 +139,30 @@ class Lowering(Writer):
                 if array is value:
                     return memory
         flat = value.ravel().tolist()
-        uniform = all(node.uniform for node in flat)
-        if flat and all(node.known for node in flat):
-            storage = self._table(flat, kind, fresh)
-        else:
-            storage = self.storage(len(flat), kind, uniform)
-            for k, node in enumerate(flat):
-                self.line(f"{storage.name}[{k}] = {self.value(node, not storage.uniform)};")
+        storage = self._spilled(flat, kind, fresh)
         memory = Memory(storage, value.shape)
         if not fresh:
             storage.writable = False
             self.spilled.append((value, memory))
         return memory
 
-    def _table(self, flat: list[Node], kind: str, fresh: bool) -> Storage:
-        """Constants in memory."""
-        name = self.name("t")
-        type_ = self.type(kind, True)
-        if len(set(map(id, flat))) == 1:
-            storage = self.storage(len(flat), kind, True)
-            self.line(f"for (i8 k = 0; k < {len(flat)}; k++) {storage.name}[k] = {self.value(flat[0])};")
-            return storage
-        text = ", ".join(self.value(node) for node in flat)
-        self.line(f"static const {type_} {name}[] = {{{text}}};")
-        table = Storage(name, len(flat), kind, True, self.mask, writable=False)
-        if not fresh:
-            return table
-        storage = self.storage(len(flat), kind, True)
-        self.copy(storage, table, len(flat))
+    def _spilled(self, flat: list[Node], kind: str, fresh: bool) -> Storage:
+        """Numbers in memory."""
+        period = _period(flat)
+        if not fresh and period == len(flat) > 1 and all(node.known for node in flat):
+            name = self.name("t")
+            text = ", ".join(self.value(node) for node in flat)
+            self.line(f"static const {self.type(kind, True)} {name}[] = {{{text}}};")
+            return Storage(name, len(flat), kind, True, self.mask, writable=False)
+        storage = self.storage(len(flat), kind, all(node.uniform for node in flat))
+        lanes = not storage.uniform
+        for k, node in enumerate(flat[:period]):
+            self.line(f"{storage.name}[{k}] = {self.value(node, lanes)};")
+        if period < len(flat):
+            self.line(
+                f"for (i8 k = {period}; k < {len(flat)}; k++) "
+                f"{storage.name}[k] = {storage.name}[k - {period}];"
+            )
         return storage
 
     @contextmanager
@@ -193,10 +191,16 @@ class Lowering(Writer):
             value = self.in_memory(value, kind)
         return self.load(value.storage, self.flat_index(value.shape, index))
 
-    def filled(self, shape: Sequence[int], kind: str, entry: Callable[[list[Node]], Node]) -> Value:
-        """An array whose entries are a function of their index."""
+    def filled(
+        self,
+        shape: Sequence[int],
+        kind: str,
+        entry: Callable[[list[Node]], Node],
+        small: int = SMALL,
+    ) -> Value:
+        """An array whose entries are a function of their index: nodes if it is small."""
         size = int(np.prod(shape, dtype=int))
-        if size <= SMALL:
+        if size <= small:
             out = np.empty(size, object)
             integer = self.graph.integer
             out[:] = [entry([integer(i) for i in index]) for index in np.ndindex(*shape)]
@@ -223,3 +227,11 @@ def kind_out(equation, number: int = 0) -> str:
 
 def kind_in(equation, number: int = 0) -> str:
     return kind_of(equation.invars[number].aval.dtype)
+
+
+def _period(flat: list[Node]) -> int:
+    """After how many entries a list repeats itself, if it does so soon."""
+    for period in range(1, min(len(flat) // 2, PERIOD) + 1):
+        if all(a is b for a, b in zip(flat, flat[period:], strict=False)):
+            return period
+    return len(flat)

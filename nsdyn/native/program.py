@@ -17,12 +17,13 @@ import numpy as np
 from nsdyn.native import control, elementwise, reductions
 from nsdyn.native.build import library
 from nsdyn.native.graph import BOOL, DTYPES, INT, SHORT, kind_of
-from nsdyn.native.lowering import SMALL, Lowering, Value
+from nsdyn.native.lowering import Lowering, Value
 from nsdyn.native.prelude import prelude
 from nsdyn.native.writer import Memory, Storage
 
 TABLES = (control, elementwise, reductions)  # their import fills PRIMITIVES
 AXIS = "lanes"  # the name of the lanes in `jax.lax.pmin` and the like
+LOADED = 16  # entries at most of an argument that is read at once
 RAW = {BOOL: "unsigned char", SHORT: "int", INT: "i8", "f": "double"}
 
 
@@ -56,13 +57,13 @@ def _argument(lower: Lowering, number: int, aval, shared: bool) -> Value:
     size = int(np.prod(aval.shape, dtype=int))
     name = lower.name("a")
     lower.line(f"const {raw} *const {name} = (const {raw} *)in[{number}];")
-    if shared and size > SMALL and kind != SHORT:
+    if shared and size > LOADED and kind != SHORT:
         type_ = lower.type(kind, True)
         lower.line(f"const {type_} *const {name}_ = (const {type_} *){name};")
         storage = Storage(f"{name}_", size, kind, True, None, writable=False)
         return Memory(storage, aval.shape)
     read = (lambda k: f"{name}[{k}]") if shared else (lambda k: _lanes_of(lower, name, k, size, kind))
-    if size > SMALL:
+    if size > LOADED:
         storage = lower.storage(size, kind, shared)
         lower.line(f"for (i8 k = 0; k < {size}; k++) {storage.name}[k] = {read('k')};")
         return Memory(storage, aval.shape)
