@@ -8,6 +8,7 @@ is more than one lane; results that all lanes share are repeated.
 """
 
 import ctypes
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -119,16 +120,22 @@ class Program:
             total += -(-int(np.prod(whole, dtype=int)) * dtype.itemsize // 64) * 64
         self._offsets = np.array(offsets, np.uint64)
         self._bytes = total
+        self._local = threading.local()
+
+    def _work(self) -> np.ndarray:
+        """Memory that a call needs; each thread keeps its own."""
+        work = getattr(self._local, "work", None)
+        if work is None:
+            work = self._local.work = np.empty(self.source.work + 64, np.uint8)
+        return work
 
     def __call__(self, arrays: Sequence[Any]) -> list[np.ndarray]:
         held = [np.ascontiguousarray(x, t) for x, t in zip(arrays, self._inputs, strict=True)]
         places = np.array([x.__array_interface__["data"][0] for x in held], np.uint64)
         out = np.empty(self._bytes + 64, np.uint8)
-        work = np.empty(self.source.work + 64, np.uint8)
         at = lambda x: x.__array_interface__["data"][0]
         targets = self._offsets + np.uint64(at(out))
-        aligned = -(-at(work) // 64) * 64
-        self._function(at(places), at(targets), aligned)
+        self._function(at(places), at(targets), -(-at(self._work()) // 64) * 64)
         return [np.ndarray(shape, t, out, k) for shape, t, k in self._views]
 
 
