@@ -21,7 +21,7 @@ from nsdyn.native.unsupported import Unsupported
 SETTING = "NSDYN_CACHE"  # 0, or a folder
 COMPILERS = ("c++", "g++", "clang++")
 FLAGS = (
-    "-O2",
+    "-O1",  # the text is already in the shape that higher levels look for
     "-march=native",
     "-std=c++17",
     "-shared",

@@ -348,7 +348,7 @@ def row_of(lower: Lowering, table: Memory, at: Node) -> Value:
     shape = table.shape[1:]
     entries = int(np.prod(shape, dtype=int))
     base = lower.graph.make("mul", INT, (at, lower.graph.integer(entries)))
-    if entries > SMALL:
+    if lower.loops(entries, table):
         type_ = lower.type(table.storage.kind, table.storage.uniform)
         name = lower.name("m")
         lower.line(f"const {type_} *const {name} = {table.storage.name} + {lower.value(base)};")
@@ -432,8 +432,11 @@ def branches(lower: Lowering, which: Node, choices: list, rare: list[bool]) -> l
         else:
             test = lower.value(wanted)
         masks.append(mask)
+        compact = lower.compact
+        lower.compact = compact or rare[k]
         with lower.block(mask) as inside:
             results.append([_Case(lower, value) for value in choice()])
+        lower.compact = compact
         texts.append((test, inside, rare[k]))
     joined = [_Joined(lower, list(cases), masks) for cases in zip(*results, strict=True)]
     for k, (test, inside, is_rare) in enumerate(texts):

@@ -4,11 +4,10 @@ import numpy as np
 from jax.lax import GatherScatterMode
 
 from nsdyn.native.graph import BOOL, FLOAT, INT, Node
-from nsdyn.native.lowering import SMALL, Lowering, Value, kind_in, kind_out, primitive
+from nsdyn.native.lowering import FEW, SMALL, Lowering, Value, kind_in, kind_out, primitive
 from nsdyn.native.unsupported import Unsupported
 from nsdyn.native.writer import Memory
 
-FEW = 12  # entries from unknown places at most that are read one by one
 SAME = (
     "add sub mul div max min lt le gt ge eq ne and or xor neg abs sqrt floor ceil sign is_finite "
     "not rem sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 log cbrt erf "
@@ -22,7 +21,7 @@ def entrywise(lower: Lowering, kind: str, make, *values: Value) -> Value:
     same = all(s == shapes[0] for s in shapes)
     shape = shapes[0] if same else np.broadcast_shapes(*shapes)
     size = int(np.prod(shape, dtype=int))
-    if size <= SMALL:
+    if not lower.loops(size, *values):
         arrays = [lower.nodes(v) for v in values]
         arrays = arrays if same else np.broadcast_arrays(*arrays)
         out = np.empty(size, object)
@@ -38,7 +37,7 @@ def entrywise(lower: Lowering, kind: str, make, *values: Value) -> Value:
         values = tuple(_reshaped(v, (size,)) for v in values)
     sources = [v if v.size == 1 else lower.in_memory(v, _kind(v)) for v in values]
     entry = lambda index: make(*(lower.at(v, place(v, index), kind) for v in sources))
-    out = lower.filled((size,) if same else shape, kind, entry)
+    out = lower.filled((size,) if same else shape, kind, entry, loops=True)
     return Memory(out.storage, shape)
 
 
@@ -162,14 +161,15 @@ def broadcast_in_dim(lower: Lowering, equation, x: Value) -> Value:
     shape, dims = equation.params["shape"], equation.params["broadcast_dimensions"]
     if x.size == int(np.prod(shape, dtype=int)):
         return _reshaped(x, shape)
-    if int(np.prod(shape, dtype=int)) <= SMALL:
+    size = int(np.prod(shape, dtype=int))
+    if not lower.loops(size, x):
         middle = [x.shape[dims.index(d)] if d in dims else 1 for d in range(len(shape))]
         return np.broadcast_to(lower.nodes(x).reshape(middle), shape)
     zero = lower.graph.integer(0)
     old = lambda index: [index[d] if x.shape[k] > 1 else zero for k, d in enumerate(dims)]
     kind = kind_out(equation)
     source = x if x.size == 1 and isinstance(x, np.ndarray) else lower.in_memory(x, kind)
-    return lower.filled(shape, kind, lambda index: lower.at(source, old(index), kind))
+    return lower.filled(shape, kind, lambda index: lower.at(source, old(index), kind), loops=True)
 
 
 def _moved(lower: Lowering, equation, x: Value, numpy, old) -> Value:
@@ -177,7 +177,8 @@ def _moved(lower: Lowering, equation, x: Value, numpy, old) -> Value:
     if isinstance(x, np.ndarray):
         return numpy(x)
     shape, kind = equation.outvars[0].aval.shape, kind_out(equation)
-    return lower.filled(shape, kind, lambda index: lower.at(x, old(index), kind))
+    loops = lower.loops(int(np.prod(shape, dtype=int)), x)
+    return lower.filled(shape, kind, lambda index: lower.at(x, old(index), kind), loops)
 
 
 @primitive("transpose")
@@ -222,7 +223,8 @@ def _sliced(lower: Lowering, equation, x: Value, first, last, steps, number: int
     entry = lambda index: lower.at(
         x, [old(i, a, s) for i, a, s in zip(index, first, steps, strict=True)], kind
     )
-    return lower.filled(equation.outvars[number].aval.shape, kind, entry)
+    shape = equation.outvars[number].aval.shape
+    return lower.filled(shape, kind, entry, lower.loops(int(np.prod(shape, dtype=int)), x))
 
 
 @primitive("split")
@@ -245,7 +247,7 @@ def concatenate(lower: Lowering, equation, *values: Value) -> Value:
     if equation.primitive.name == "stack":
         widened = lambda v: (*v.shape[:axis], 1, *v.shape[axis:])
         values = tuple(_reshaped(v, widened(v)) for v in values)
-    if int(np.prod(shape, dtype=int)) <= SMALL:
+    if not lower.loops(int(np.prod(shape, dtype=int)), *values):
         return np.concatenate([lower.nodes(v) for v in values], axis)
     values = tuple(v for v in values if v.size)
     parts = [lower.in_memory(v, kind) for v in values]
@@ -354,7 +356,7 @@ def dynamic_slice(lower: Lowering, equation, x: Value, *starts: Value) -> Value:
         if chosen is not None:
             return chosen
         x = lower.in_memory(x, kind)
-    return lower.filled(sizes, kind, entry, FEW)
+    return lower.filled(sizes, kind, entry, int(np.prod(sizes, dtype=int)) > FEW)
 
 
 def _chosen(lower: Lowering, x: np.ndarray, first: list[Node], sizes, kind: str):
@@ -489,11 +491,11 @@ def gather(lower: Lowering, equation, x: Value, indices: Value) -> Value:
         if few is not None:
             return few
         x = lower.in_memory(x, kind)
-    small = SMALL if all_known(indices) else FEW
-    if int(np.prod(shape, dtype=int)) > small:
+    loops = int(np.prod(shape, dtype=int)) > (SMALL if all_known(indices) else FEW)
+    if loops:
         indices = lower.in_memory(indices, of)
         x = lower.in_memory(x, kind)
-    return lower.filled(shape, kind, entry, small)
+    return lower.filled(shape, kind, entry, loops)
 
 
 def all_known(value: Value) -> bool:

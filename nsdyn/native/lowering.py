@@ -18,8 +18,9 @@ from nsdyn.native.uniform import Uniform
 from nsdyn.native.unsupported import Unsupported
 from nsdyn.native.writer import Memory, Storage, Writer
 
-SMALL = 100  # entries at most of an array that is taken apart
+SMALL = 200  # entries at most of an array that is taken apart
 
+FEW = 12  # entries that come from memory one by one, where text should be short
 PERIOD = 16  # entries at most after which a repetition is noticed
 
 Value = Any  # np.ndarray of nodes, or Memory
@@ -42,6 +43,7 @@ class Lowering(Writer):
         self.spilled: list[tuple[Any, Memory]] = []
         self.last_uses: dict[int, tuple] = {}
         self.uniform = Uniform()
+        self.compact = False  # whether short text matters more than speed
 
     # Equations
 
@@ -107,6 +109,18 @@ class Lowering(Writer):
         return self.last_uses[key][0]
 
     # Arrays
+
+    def loops(self, size: int, *values: Value) -> bool:
+        """Whether an array of so many entries that is made from these is computed by a loop: a large
+        one; and in compact text one that comes from memory and has no constants in it."""
+        if size > SMALL:
+            return True
+        if not self.compact or size <= FEW:
+            return False
+        large = [v for v in values if v.size > 1]
+        if not any(isinstance(v, Memory) for v in large):
+            return False
+        return not any(n.known for v in large if isinstance(v, np.ndarray) for n in v.ravel())
 
     def known(self, x: Any) -> Value:
         """A constant."""
@@ -196,11 +210,11 @@ class Lowering(Writer):
         shape: Sequence[int],
         kind: str,
         entry: Callable[[list[Node]], Node],
-        small: int = SMALL,
+        loops: bool | None = None,
     ) -> Value:
-        """An array whose entries are a function of their index: nodes if it is small."""
+        """An array whose entries are a function of their index: in memory, by `loops`, or nodes."""
         size = int(np.prod(shape, dtype=int))
-        if size <= small:
+        if not (size > SMALL if loops is None else loops):
             out = np.empty(size, object)
             integer = self.graph.integer
             out[:] = [entry([integer(i) for i in index]) for index in np.ndindex(*shape)]

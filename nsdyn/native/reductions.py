@@ -3,7 +3,7 @@
 import numpy as np
 
 from nsdyn.native.graph import BOOL, FLOAT, INT, SHORT, Node
-from nsdyn.native.lowering import SMALL, Lowering, Value, kind_in, kind_out, primitive
+from nsdyn.native.lowering import FEW, SMALL, Lowering, Value, kind_in, kind_out, primitive
 from nsdyn.native.unsupported import Unsupported
 from nsdyn.native.writer import Memory, Storage
 
@@ -16,6 +16,7 @@ REDUCTIONS = {
     "reduce_and": ("and", True),
 }
 LARGEST_SORT = 32
+FULL = 64  # products of two numbers from which on a product of matrices is a loop in rare code
 
 
 def neutral(lower: Lowering, op: str, kind: str) -> Node:
@@ -48,8 +49,9 @@ def _reduce(op: str):
         kind, axes = kind_out(equation), equation.params["axes"]
         keep = [a for a in range(len(x.shape)) if a not in axes]
         shape = equation.outvars[0].aval.shape
-        if isinstance(x, np.ndarray) or x.size <= SMALL:
-            rows = np.transpose(lower.nodes(x), [*keep, *axes]).reshape(*shape, -1)
+        if isinstance(x, np.ndarray) or not lower.loops(x.size, x):
+            inner = int(np.prod([x.shape[a] for a in axes], dtype=int))
+            rows = np.transpose(lower.nodes(x), [*keep, *axes]).reshape(*shape, inner)
             return _folded(lower, op, kind, rows, shape)
         if op in ("max", "min") and kind == BOOL:
             raise Unsupported(f"{op} of truth values in memory")
@@ -70,7 +72,7 @@ def _folded(lower: Lowering, op: str, kind: str, rows: np.ndarray, shape) -> Val
         out[:] = [neutral(lower, op, kind)] * count
         return out.reshape(shape)
     found = []
-    for row in rows.reshape(count, -1).tolist():
+    for row in rows.reshape(count, rows.shape[-1]).tolist():
         total = row[0]
         for node in row[1:]:
             total = make(op, kind, (total, node))
@@ -97,7 +99,8 @@ def _reduced_in_memory(lower: Lowering, op: str, kind: str, x: Memory, axes, kee
 
         return accumulated(lower, op, kind, count, term, neutral(lower, op, kind))
 
-    return lower.filled(shape, kind, entry)
+    loops = lower.loops(int(np.prod(shape, dtype=int)), x)
+    return lower.filled(shape, kind, entry, loops)
 
 
 def _first_best(compare: str):
@@ -137,18 +140,26 @@ def _better(lower: Lowering, compare: str, of: str, node: Node, best: Node) -> N
 
 
 def _first_in_memory(lower: Lowering, compare: str, equation, x: Memory) -> Value:
-    if len(x.shape) != 1 or kind_in(equation) != BOOL or compare != "gt":
-        raise Unsupported("argmax of a large array")
-    make, graph, kind = lower.graph.make, lower.graph, kind_out(equation)
-    big = graph.const(x.size, kind)
-
-    def term(k: Node) -> Node:
-        k_ = k if kind == INT else make("convert", kind, (k,))
-        return make("select", kind, (lower.load(x.storage, k), big, k_))
-
-    first = accumulated(lower, "min", kind, x.size, term, big)
-    found = make("select", kind, (make("eq", BOOL, (first, big)), first, graph.const(0, kind)))
-    return np.array([found], object).reshape(())
+    if len(x.shape) != 1:
+        raise Unsupported("argmax along an axis of a large array")
+    graph, kind, of = lower.graph, kind_out(equation), kind_in(equation)
+    uniform, counter = x.storage.uniform, lower.name("i")
+    best = lower.name()
+    lower.line(f"{lower.type(of, uniform)} {best} = {x.storage.name}[0];")
+    where = lower.name()
+    zero = lower.value(graph.const(0, kind), not uniform)
+    lower.line(f"{lower.type(kind, uniform)} {where} = {zero};")
+    with lower.block() as inside:
+        entry = lower.load(x.storage, graph.named(counter, INT, True))
+        old = graph.named(best, of, uniform)
+        better = lower.value(_better(lower, compare, of, entry, old))
+        at = counter if uniform else f"S({counter})"
+        lower.line(f"{where} = choose({better}, {at}, {where});")
+        lower.line(f"{best} = choose({better}, {entry.name}, {best});")
+    lower.line(f"for (i8 {counter} = 1; {counter} < {x.size}; {counter}++) {{")
+    lower.lines += inside
+    lower.line("}")
+    return np.array([graph.named(where, kind, uniform)], object).reshape(())
 
 
 primitive("argmax")(_first_best("gt"))
@@ -219,7 +230,7 @@ def dot_general(lower: Lowering, equation, a: Value, b: Value) -> Value:
     kind, shape = kind_out(equation), equation.outvars[0].aval.shape
     sizes = [a.shape[d] for d in ca]
     inner = int(np.prod(sizes, dtype=int))
-    if int(np.prod(shape, dtype=int)) <= SMALL and a.size <= SMALL and b.size <= SMALL:
+    if not _as_loops(lower, a, b, int(np.prod(shape, dtype=int)), inner):
         groups = int(np.prod([a.shape[d] for d in ba], dtype=int))
         left = np.transpose(lower.nodes(a), [*ba, *fa, *ca]).reshape(groups, -1, inner)
         right = np.transpose(lower.nodes(b), [*bb, *fb, *cb]).reshape(groups, -1, inner)
@@ -249,7 +260,16 @@ def dot_general(lower: Lowering, equation, a: Value, b: Value) -> Value:
 
         return accumulated(lower, "add", kind, inner, term, neutral(lower, "add", kind))
 
-    return lower.filled(shape, kind, entry)
+    return lower.filled(shape, kind, entry, loops=int(np.prod(shape, dtype=int)) > FEW)
+
+
+def _as_loops(lower: Lowering, a: Value, b: Value, size: int, inner: int) -> bool:
+    """Whether a product is a loop: a large one, or a full one where text should be short."""
+    if size > SMALL or a.size > SMALL or b.size > SMALL:
+        return True
+    if not lower.compact or size * inner <= FULL:
+        return False
+    return not any(n.known for x in (a, b) if isinstance(x, np.ndarray) for n in x.ravel())
 
 
 def _products(lower: Lowering, kind: str, left: np.ndarray, right: np.ndarray) -> np.ndarray:
