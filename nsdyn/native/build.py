@@ -21,7 +21,8 @@ from nsdyn.native.unsupported import Unsupported
 SETTING = "NSDYN_CACHE"  # 0, or a folder
 COMPILERS = ("c++", "g++", "clang++")
 FLAGS = (
-    "-O1",  # the text is already in the shape that higher levels look for
+    "-O1",  # the text is already in the shape that higher levels look for, but for loops
+    "-ftree-loop-vectorize",
     "-march=native",
     "-std=c++17",
     "-shared",

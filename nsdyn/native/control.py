@@ -432,11 +432,8 @@ def branches(lower: Lowering, which: Node, choices: list, rare: list[bool]) -> l
         else:
             test = lower.value(wanted)
         masks.append(mask)
-        compact = lower.compact
-        lower.compact = compact or rare[k]
         with lower.block(mask) as inside:
             results.append([_Case(lower, value) for value in choice()])
-        lower.compact = compact
         texts.append((test, inside, rare[k]))
     joined = [_Joined(lower, list(cases), masks) for cases in zip(*results, strict=True)]
     for k, (test, inside, is_rare) in enumerate(texts):

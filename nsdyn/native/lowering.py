@@ -20,7 +20,7 @@ from nsdyn.native.writer import Memory, Storage, Writer
 
 SMALL = 200  # entries at most of an array that is taken apart
 
-FEW = 12  # entries that come from memory one by one, where text should be short
+FEW = 12  # entries at most that come from memory one by one
 PERIOD = 16  # entries at most after which a repetition is noticed
 
 Value = Any  # np.ndarray of nodes, or Memory
@@ -43,7 +43,6 @@ class Lowering(Writer):
         self.spilled: list[tuple[Any, Memory]] = []
         self.last_uses: dict[int, tuple] = {}
         self.uniform = Uniform()
-        self.compact = False  # whether short text matters more than speed
 
     # Equations
 
@@ -112,10 +111,10 @@ class Lowering(Writer):
 
     def loops(self, size: int, *values: Value) -> bool:
         """Whether an array of so many entries that is made from these is computed by a loop: a large
-        one; and in compact text one that comes from memory and has no constants in it."""
+        one, and one that comes from memory and has no constants in it."""
         if size > SMALL:
             return True
-        if not self.compact or size <= FEW:
+        if size <= FEW:
             return False
         large = [v for v in values if v.size > 1]
         if not any(isinstance(v, Memory) for v in large):

@@ -160,6 +160,22 @@ template <class T, class U, class M> F void copy_(T *to, const U *from, i8 n, M 
 {
     for (i8 k = 0; k < n; k++) to[k] = choose(mask, S(from[k]), to[k]);
 }
+template <class T, int m, int n, int k, class A, class B>
+static __attribute__((noinline, optimize("O3"))) void dot_(
+    const A *a, const B *b, T *__restrict c, i8 groups)
+{   /* c = a b^T, row by row; entries are sums in the order of k */
+    for (i8 g = 0; g < groups; g++, a += m * k, b += n * k, c += m * n) {
+        T bt[k * n];
+        for (int j = 0; j < n; j++) for (int l = 0; l < k; l++) bt[l * n + j] = T{} + b[j * k + l];
+        for (int i = 0; i < m; i++) {
+            T row[n];
+            for (int j = 0; j < n; j++) row[j] = a[i * k] * bt[j];
+            for (int l = 1; l < k; l++)
+                for (int j = 0; j < n; j++) row[j] += a[i * k + l] * bt[l * n + j];
+            for (int j = 0; j < n; j++) c[i * n + j] = row[j];
+        }
+    }
+}
 template <class T> static __attribute__((noinline)) void cholesky_(T *a, const T *from, i8 n)
 {
     auto good = T{} == T{};

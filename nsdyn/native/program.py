@@ -20,10 +20,12 @@ from nsdyn.native.build import library
 from nsdyn.native.graph import BOOL, DTYPES, INT, SHORT, kind_of
 from nsdyn.native.lowering import Lowering, Value
 from nsdyn.native.prelude import prelude
+from nsdyn.native.unsupported import Unsupported
 from nsdyn.native.writer import Memory, Storage
 
 TABLES = (control, elementwise, reductions)  # their import fills PRIMITIVES
 AXIS = "lanes"  # the name of the lanes in `jax.lax.pmin` and the like
+LONGEST = 40_000  # lines of a program; beyond, XLA compiles faster
 LOADED = 16  # entries at most of an argument that is read at once
 RAW = {BOOL: "unsigned char", SHORT: "int", INT: "i8", "f": "double"}
 
@@ -44,6 +46,8 @@ class Source:
         for k, (value, (_, dtype)) in enumerate(zip(results, self.outputs, strict=True)):
             _result(lower, k, value, kind_of(dtype))
         self.work = lower.work
+        if len(lower.lines) > LONGEST:
+            raise Unsupported(f"a program of {len(lower.lines)} lines, which takes long to compile")
         head = 'extern "C" void program(const void *const *in, void *const *out, char *work)\n{\n'
         self.text = prelude(lanes) + head + "\n".join(lower.lines) + "\n}\n"
 

@@ -16,7 +16,7 @@ REDUCTIONS = {
     "reduce_and": ("and", True),
 }
 LARGEST_SORT = 32
-FULL = 64  # products of two numbers from which on a product of matrices is a loop in rare code
+FULL = 64  # products of two numbers from which on a product of matrices is a loop
 
 
 def neutral(lower: Lowering, op: str, kind: str) -> Node:
@@ -224,52 +224,48 @@ def _above(lower: Lowering, kind: str, a: Node, b: Node) -> Node:
 
 @primitive("dot_general")
 def dot_general(lower: Lowering, equation, a: Value, b: Value) -> Value:
+    """Written out if there are constants in it, or if it is small; else a function of the
+    prelude."""
     (ca, cb), (ba, bb) = equation.params["dimension_numbers"]
     free = lambda x, c, batch: [d for d in range(len(x.shape)) if d not in c and d not in batch]
-    fa, fb = free(a, ca, ba), free(b, cb, bb)
+    orders = [*ba, *free(a, ca, ba), *ca], [*bb, *free(b, cb, bb), *cb]
     kind, shape = kind_out(equation), equation.outvars[0].aval.shape
-    sizes = [a.shape[d] for d in ca]
-    inner = int(np.prod(sizes, dtype=int))
-    if not _as_loops(lower, a, b, int(np.prod(shape, dtype=int)), inner):
-        groups = int(np.prod([a.shape[d] for d in ba], dtype=int))
-        left = np.transpose(lower.nodes(a), [*ba, *fa, *ca]).reshape(groups, -1, inner)
-        right = np.transpose(lower.nodes(b), [*bb, *fb, *cb]).reshape(groups, -1, inner)
+    count = lambda x, dims: int(np.prod([x.shape[d] for d in dims], dtype=int))
+    groups, inner = count(a, ba), count(a, ca)
+    sizes = count(a, free(a, ca, ba)), count(b, free(b, cb, bb))
+    if not _is_full(lower, a, b, groups * sizes[0] * sizes[1] * inner) or kind != FLOAT:
+        left = np.transpose(lower.nodes(a), orders[0]).reshape(groups, sizes[0], inner)
+        right = np.transpose(lower.nodes(b), orders[1]).reshape(groups, sizes[1], inner)
         return _products(lower, kind, left, right).reshape(shape)
-    make, integer = lower.graph.make, lower.graph.integer
-    a, b = lower.in_memory(a, kind), lower.in_memory(b, kind)
-
-    def place(x: Value, batch, free, contracted, lead, own, k: list[Node]) -> list[Node]:
-        at: list = [None] * len(x.shape)
-        for dims, index in ((batch, lead), (free, own), (contracted, k)):
-            for d, i in zip(dims, index, strict=True):
-                at[d] = i
-        return at
-
-    def entry(index: list[Node]) -> Node:
-        lead, rest = index[: len(ba)], index[len(ba) :]
-
-        def term(k: Node) -> Node:
-            ks = []
-            for n in reversed(sizes):
-                ks.append(make("rem", INT, (k, integer(n))) if len(sizes) > 1 else k)
-                k = make("div", INT, (k, integer(n))) if len(sizes) > 1 else k
-            ks.reverse()
-            x = lower.at(a, place(a, ba, fa, ca, lead, rest[: len(fa)], ks), kind)
-            y = lower.at(b, place(b, bb, fb, cb, lead, rest[len(fa) :], ks), kind)
-            return make("mul", kind, (x, y))
-
-        return accumulated(lower, "add", kind, inner, term, neutral(lower, "add", kind))
-
-    return lower.filled(shape, kind, entry, loops=int(np.prod(shape, dtype=int)) > FEW)
+    left, right = _ordered(lower, a, orders[0]), _ordered(lower, b, orders[1])
+    uniform = left.storage.uniform and right.storage.uniform
+    out = lower.storage(groups * sizes[0] * sizes[1], kind, uniform)
+    lower.line(
+        f"dot_<{lower.type(kind, uniform)}, {sizes[0]}, {sizes[1]}, {inner}>"
+        f"({left.storage.name}, {right.storage.name}, {out.name}, {groups});"
+    )
+    return Memory(out, shape)
 
 
-def _as_loops(lower: Lowering, a: Value, b: Value, size: int, inner: int) -> bool:
-    """Whether a product is a loop: a large one, or a full one where text should be short."""
-    if size > SMALL or a.size > SMALL or b.size > SMALL:
+def _is_full(lower: Lowering, a: Value, b: Value, products: int) -> bool:
+    """Whether a product of matrices is a loop: a large one, or one without constants."""
+    if max(a.size, b.size, products // 36) > SMALL:
         return True
-    if not lower.compact or size * inner <= FULL:
+    if products <= FULL:
         return False
     return not any(n.known for x in (a, b) if isinstance(x, np.ndarray) for n in x.ravel())
+
+
+def _ordered(lower: Lowering, x: Value, order: list[int]) -> Memory:
+    """The array in memory with its axes in another order."""
+    if order == list(range(len(order))):
+        return lower.in_memory(x, FLOAT)
+    if isinstance(x, np.ndarray):
+        return lower.in_memory(np.transpose(x, order), FLOAT)
+    back = np.argsort(order)
+    shape = [x.shape[d] for d in order]
+    entry = lambda index: lower.at(x, [index[k] for k in back], FLOAT)
+    return lower.filled(shape, FLOAT, entry, loops=True)
 
 
 def _products(lower: Lowering, kind: str, left: np.ndarray, right: np.ndarray) -> np.ndarray:
