@@ -17,7 +17,7 @@ the state (`vmap`); they share the grid, so that the loop is one for all.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -210,6 +210,23 @@ def _facts_in_pieces(find: Callable, samples: Sample, number, size: int) -> Fact
     return jax.lax.fori_loop(0, -(-number // size), piece, blank)
 
 
+def split(args: tuple) -> tuple[tuple, list]:
+    """The arrays among the arguments, and all else, which must be hashable."""
+    leaves, structure = jax.tree.flatten(args)
+    is_array = tuple(isinstance(x, jax.Array | np.ndarray) for x in leaves)
+    others = tuple(x for x, known in zip(leaves, is_array, strict=True) if not known)
+    arrays = [x for x, known in zip(leaves, is_array, strict=True) if known]
+    return (structure, is_array, others), arrays
+
+
+def unsplit(static: tuple, arrays: Sequence) -> tuple:
+    """The arguments that `split` took apart."""
+    structure, is_array, others = static
+    rest, traced = iter(others), iter(arrays)
+    leaves = [next(traced) if known else next(rest) for known in is_array]
+    return jax.tree.unflatten(structure, leaves)
+
+
 class Program:
     """A function compiled for the arrays among its arguments; all else is static and must be
     hashable. Like `equinox.filter_jit`, with half its cost for each call: a short run takes two
@@ -220,33 +237,24 @@ class Program:
         self._jitted = jax.jit(self._call, static_argnums=0)
 
     def _call(self, static: tuple, arrays: list) -> Any:
-        structure, is_array, others = static
-        rest, traced = iter(others), iter(arrays)
-        leaves = [next(traced) if known else next(rest) for known in is_array]
-        return self.function(*jax.tree.unflatten(structure, leaves))
-
-    def _split(self, args: tuple) -> tuple[tuple, list]:
-        leaves, structure = jax.tree.flatten(args)
-        is_array = tuple(isinstance(x, jax.Array | np.ndarray) for x in leaves)
-        others = tuple(x for x, known in zip(leaves, is_array, strict=True) if not known)
-        arrays = [x for x, known in zip(leaves, is_array, strict=True) if known]
-        return (structure, is_array, others), arrays
+        return self.function(*unsplit(static, arrays))
 
     def __call__(self, *args) -> Any:
-        return self._jitted(*self._split(args))
+        return self._jitted(*split(args))
 
     def compiled(self, *args) -> tuple[Callable, str]:
         """The program for such arguments, and its text before compilation."""
-        lowered = self._jitted.lower(*self._split(args))
+        lowered = self._jitted.lower(*split(args))
         program = lowered.compile()
-        return lambda *args: program(self._split(args)[1]), lowered.as_text()
+        return lambda *args: program(split(args)[1]), lowered.as_text()
 
 
 class Programs(NamedTuple):
-    """`begin` and `advance`, compiled when first called."""
+    """`begin` and `advance`, compiled when first called, and the samples in a block."""
 
     begin: Callable
     advance: Callable
+    size: int | None = None
 
 
 BEGIN = Program(begin)
@@ -265,7 +273,7 @@ def blocks(
 ) -> Iterator[Block]:
     """The blocks of a run or a batch that record the steps `kept`, in numpy arrays, one after the
     other. They end early if no run goes on."""
-    size = BLOCK_OF_BATCH if is_batch(own) else BLOCK
+    size = programs.size or (BLOCK_OF_BATCH if is_batch(own) else BLOCK)
     run = traced(run)
     progress = programs.begin(run, own, shared)
     done = step = 0

@@ -50,7 +50,8 @@ class Solution(eqx.Module):
     events: the table of events; their `Lam` are impulses.
     status, t_stop, mode_stop: how, when and in which mode the run ended; `meaning(status)` says it
         in words, with the `law_reasons` of a law that objected. effort: Newton's iterations.
-    problem, integrator, law, params, step, save_every, t0, t_end, nsdyn_version: what was run.
+    problem, integrator, law, params, step, save_every, t0, t_end, nsdyn_version: what was run;
+        `backend`: what compiled it.
 
     A batch (from `sweep`, or from `rollout` under vmap) has one more axis in front of all arrays
     but `t`, which may be shared; `len` is the number of runs and `solution[i]` the i-th run.
@@ -77,6 +78,7 @@ class Solution(eqx.Module):
     t0: float = _about(0.0)
     t_end: float = _about(0.0)
     has_potential: bool = _about(True)  # whether `energy` is T + V; else it is T alone
+    backend: str = _about("xla")  # what compiled the run: "xla" or "native"
     nsdyn_version: str = _about(__version__)
 
     @property
