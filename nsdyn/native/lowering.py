@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 
-from nsdyn.native.graph import INT, Node, kind_of
+from nsdyn.native.graph import INT, NOTHING, Node, kind_of
 from nsdyn.native.uniform import Uniform
 from nsdyn.native.unsupported import Unsupported
 from nsdyn.native.writer import Memory, Storage, Writer
@@ -124,7 +124,7 @@ class Lowering(Writer):
     def known(self, x: Any) -> Value:
         """A constant."""
         kind = kind_of(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype)
-        x = np.asarray(x)
+        x = np.zeros(x.shape, bool) if getattr(x, "dtype", None) == NOTHING else np.asarray(x)
         out = np.empty(x.size, object)
         out[:] = [self.graph.const(v, kind) for v in x.ravel()]
         out = out.reshape(x.shape)
