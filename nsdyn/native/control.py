@@ -326,7 +326,11 @@ def scan(lower: Lowering, equation, *args: Value) -> list[Value]:
         for result, value in zip(results, found[m:], strict=True):
             put_row(lower, result, value, at)
         carry.update([found[k] for k in moving], None)
-    order = f"{length - 1}; {counter} >= 0; {counter}--" if reverse else f"0; {counter} < {length}; {counter}++"
+    order = (
+        f"{length - 1}; {counter} >= 0; {counter}--"
+        if reverse
+        else f"0; {counter} < {length}; {counter}++"
+    )
     lower.line(f"for (i8 {counter} = {order}) {{")
     lower.lines += inside
     lower.line("}")

@@ -328,7 +328,9 @@ def clipped(lower: Lowering, index: Node, last: int) -> Node:
         index = graph.make("convert", INT, (index,))
     if last == 0:
         return graph.integer(0)
-    return graph.make("min", INT, (graph.make("max", INT, (index, graph.integer(0))), graph.integer(last)))
+    return graph.make(
+        "min", INT, (graph.make("max", INT, (index, graph.integer(0))), graph.integer(last))
+    )
 
 
 def _scalar(lower: Lowering, value: Value) -> Node:
@@ -363,7 +365,11 @@ def _chosen(lower: Lowering, x: np.ndarray, first: list[Node], sizes, kind: str)
     """A window of a small array by comparison, if only one start is unknown and has few places."""
     open_ = [d for d, f in enumerate(first) if not f.known]
     places = x.shape[open_[0]] - sizes[open_[0]] + 1
-    if len(open_) > 1 or places > 3 or not all(f.known and f.const == 0 for d, f in enumerate(first) if d != open_[0]):
+    if (
+        len(open_) > 1
+        or places > 3
+        or not all(f.known and f.const == 0 for d, f in enumerate(first) if d != open_[0])
+    ):
         return None
     axis = open_[0]
     whole = [slice(0, m) for m in sizes]
@@ -420,9 +426,7 @@ def written_over(lower: Lowering, x: Value, kind: str, uniform: bool) -> Memory:
     """The array in memory that may be written over: itself if nobody needs it any longer."""
     if isinstance(x, Memory) and lower.fits(x.storage, uniform):
         return x
-    was_uniform = (
-        x.storage.uniform if isinstance(x, Memory) else all(n.uniform for n in x.ravel())
-    )
+    was_uniform = x.storage.uniform if isinstance(x, Memory) else all(n.uniform for n in x.ravel())
     if was_uniform and uniform:
         return lower.in_memory(x, kind, fresh=True)
     storage = lower.storage(x.size, kind, uniform=False)
@@ -431,7 +435,9 @@ def written_over(lower: Lowering, x: Value, kind: str, uniform: bool) -> Memory:
     return Memory(storage, x.shape)
 
 
-def _write_window(lower: Lowering, target: Memory, new: Value, first: list[Node], kind: str) -> None:
+def _write_window(
+    lower: Lowering, target: Memory, new: Value, first: list[Node], kind: str
+) -> None:
     make, graph = lower.graph.make, lower.graph
     base = lower.flat_index(target.shape, first)
     lower.value(base)
@@ -463,7 +469,11 @@ def gather(lower: Lowering, equation, x: Value, indices: Value) -> Value:
     shape, kind = equation.outvars[0].aval.shape, kind_out(equation)
     of = kind_in(equation, 1)
     batch = [k for k in range(len(shape)) if k not in d.offset_dims]
-    kept = [a for a in range(len(x.shape)) if a not in (*d.collapsed_slice_dims, *d.operand_batching_dims)]
+    kept = [
+        a
+        for a in range(len(x.shape))
+        if a not in (*d.collapsed_slice_dims, *d.operand_batching_dims)
+    ]
     make, graph = lower.graph.make, lower.graph
     fills = mode == GatherScatterMode.FILL_OR_DROP
     blank = _blank(lower, kind, params.get("fill_value"))
@@ -546,14 +556,24 @@ def scatter(lower: Lowering, equation, x: Value, indices: Value, updates: Value)
     if updates.size > 4 * SMALL:
         raise Unsupported("scatter of a large array")
     batch = [k for k in range(len(updates.shape)) if k not in d.update_window_dims]
-    kept = [a for a in range(len(x.shape)) if a not in (*d.inserted_window_dims, *d.operand_batching_dims)]
+    kept = [
+        a
+        for a in range(len(x.shape))
+        if a not in (*d.inserted_window_dims, *d.operand_batching_dims)
+    ]
     window = [1] * len(x.shape)
     for k, axis in zip(d.update_window_dims, kept, strict=True):
         window[axis] = updates.shape[k]
     clip = params["mode"] == GatherScatterMode.CLIP
     make, graph = lower.graph.make, lower.graph
     fixed = all_known(indices) and isinstance(x, np.ndarray)
-    target = x.copy() if fixed else written_over(lower, x, kind, _is_uniform(lower, updates, list(lower.nodes(indices).ravel())))
+    target = (
+        x.copy()
+        if fixed
+        else written_over(
+            lower, x, kind, _is_uniform(lower, updates, list(lower.nodes(indices).ravel()))
+        )
+    )
     for index in np.ndindex(*updates.shape):
         place = [graph.integer(0)] * len(x.shape)
         inside = graph.const(True, BOOL)

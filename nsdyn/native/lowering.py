@@ -63,7 +63,9 @@ class Lowering(Writer):
             if isinstance(value, Memory):
                 value.storage.refs -= 1
 
-        for variable, value in zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True):
+        for variable, value in zip(
+            [*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True
+        ):
             bind(variable, value)
         read = lambda x: self.known(x.val) if isinstance(x, core.Literal) else values[x]
         for number, equation in enumerate(jaxpr.eqns):

@@ -67,7 +67,9 @@ def _argument(lower: Lowering, number: int, aval, shared: bool) -> Value:
         lower.line(f"const {type_} *const {name}_ = (const {type_} *){name};")
         storage = Storage(f"{name}_", size, kind, True, None, writable=False)
         return Memory(storage, aval.shape)
-    read = (lambda k: f"{name}[{k}]") if shared else (lambda k: _lanes_of(lower, name, k, size, kind))
+    read = (
+        (lambda k: f"{name}[{k}]") if shared else (lambda k: _lanes_of(lower, name, k, size, kind))
+    )
     if size > LOADED:
         storage = lower.storage(size, kind, shared)
         lower.line(f"for (i8 k = 0; k < {size}; k++) {storage.name}[k] = {read('k')};")
