@@ -5,7 +5,7 @@ lane wants it, a loop as long as any lane goes on; the lanes that take part are 
 are chosen by it afterwards, and arrays in memory are written by it alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jax.extend import core
@@ -111,7 +111,7 @@ class Carry:
         self.adopted: set[int] = set()
         for k, value in enumerate(values):
             kind = kind_of(avals[k].dtype)
-            if isinstance(value, Memory) and value.size > 3 or k in in_memory:
+            if (isinstance(value, Memory) and value.size > 3) or k in in_memory:
                 self.parts.append(self._stored(value, kind, uniform[k]))
             else:
                 self.parts.append(self._declared(lower.nodes(value), kind, uniform[k]))
@@ -180,13 +180,6 @@ class Carry:
         return found
 
 
-def hold(values: Sequence[Value], change: int) -> None:
-    """Keep arrays that a loop reads again in its next turn from being written over."""
-    for value in values:
-        if isinstance(value, Memory):
-            value.storage.refs += change
-
-
 def emit(lower: Lowering, values: Sequence[Value], jaxpr=None, first: int = 0) -> None:
     """Give names to numbers that are used inside blocks that follow, and put arrays in memory that
     are indexed there; they are the arguments of `jaxpr` from the place `first` on."""
@@ -202,13 +195,53 @@ def emit(lower: Lowering, values: Sequence[Value], jaxpr=None, first: int = 0) -
 # Loops
 
 
+class Loop:
+    """What a loop needs around its body: numbers that stay the same, and the carry."""
+
+    def __init__(self, lower: Lowering, body, consts: Sequence[Value], start: list, uniform):
+        """`consts` come before the carry, which begins as `start`, in the arguments of the body."""
+        n = len(consts)
+        jaxpr = body.jaxpr
+        stays = [jaxpr.outvars[k] is jaxpr.invars[n + k] for k in range(len(start))]
+        self.moving = [k for k, fixed in enumerate(stays) if not fixed]
+        self.start = start
+        self.held = [*consts, *(start[k] for k, fixed in enumerate(stays) if fixed)]
+        emit(lower, consts, jaxpr)
+        emit(lower, self.held[n:])
+        places = {k - n for k in indexed(jaxpr)}
+        self.hold(1)
+        self.carry = Carry(
+            lower,
+            [start[k] for k in self.moving],
+            [body.out_avals[k] for k in self.moving],
+            [uniform[k] for k in self.moving],
+            {j for j, k in enumerate(self.moving) if k in places and start[k].size > 2},
+        )
+
+    def hold(self, change: int) -> None:
+        """Keep arrays that the next turn reads again from being written over, or let them go."""
+        for value in self.held:
+            if isinstance(value, Memory):
+                value.storage.refs += change
+
+    def values(self) -> list[Value]:
+        """All that the loop carries."""
+        out = list(self.start)
+        for k, value in zip(self.moving, self.carry.parts, strict=True):
+            out[k] = value
+        return out
+
+    def update(self, found: Sequence[Value], mask: str | None = None) -> None:
+        self.carry.update([found[k] for k in self.moving], mask)
+
+
 @primitive("while")
 def while_(lower: Lowering, equation, *args: Value) -> list[Value]:
     params = equation.params
     n, m = params["cond_nconsts"], params["body_nconsts"]
     cond, body = params["cond_jaxpr"], params["body_jaxpr"]
     cond_consts, body_consts, start = args[:n], args[n : n + m], list(args[n + m :])
-    place = _runs_once(cond.jaxpr, body.jaxpr, n, m)
+    place = _runs_once(cond.jaxpr, body.jaxpr, n)
     if place is not None:
         stay = lambda: list(start)
         go = lambda: lower.closed(body, [*body_consts, *start])
@@ -216,47 +249,32 @@ def while_(lower: Lowering, equation, *args: Value) -> list[Value]:
         emit(lower, [*body_consts, *start])
         return branches(lower, which, [stay, go], [False, True])
     emit(lower, cond_consts)
-    emit(lower, body_consts, body.jaxpr)
-    fixed = [v is body.jaxpr.invars[m + k] for k, v in enumerate(body.jaxpr.outvars)]
-    moving = [k for k, stays in enumerate(fixed) if not stays]
-    uniform = lower.uniform.carry(
-        body.jaxpr, flags_of(body_consts), flags_of(start), [], (cond.jaxpr, flags_of(cond_consts))
-    )
-    in_memory = {k - m for k in indexed(body.jaxpr)}
-    emit(lower, [start[k] for k, stays in enumerate(fixed) if stays])
-    hold([*cond_consts, *body_consts, *(start[k] for k, stays in enumerate(fixed) if stays)], 1)
-    carry = Carry(
-        lower,
-        [start[k] for k in moving],
-        [body.out_avals[k] for k in moving],
-        [uniform[k] for k in moving],
-        {j for j, k in enumerate(moving) if k in in_memory and start[k].size > 2},
-    )
-    whole = lambda: _with(start, moving, carry.parts)
-    _while_text(lower, cond, body, cond_consts, body_consts, whole, moving, carry)
-    hold([*cond_consts, *body_consts, *(start[k] for k, stays in enumerate(fixed) if stays)], -1)
-    return whole()
+    test = cond.jaxpr, flags_of(cond_consts)
+    uniform = lower.uniform.carry(body.jaxpr, flags_of(body_consts), flags_of(start), [], test)
+    loop = Loop(lower, body, body_consts, start, uniform)
+    _hold(cond_consts, 1)
+    _while_text(lower, lambda: lower.closed(cond, [*cond_consts, *loop.values()]), body, loop, m)
+    _hold(cond_consts, -1)
+    loop.hold(-1)
+    return loop.values()
 
 
-def _with(values: list, places: list[int], new: Sequence) -> list:
-    out = list(values)
-    for k, value in zip(places, new, strict=True):
-        out[k] = value
-    return out
+def _hold(values: Sequence[Value], change: int) -> None:
+    for value in values:
+        if isinstance(value, Memory):
+            value.storage.refs += change
 
 
-def _while_text(lower, cond, body, cond_consts, body_consts, whole, moving, carry: Carry) -> None:
+def _while_text(lower: Lowering, going: Callable, body, loop: Loop, consts: int) -> None:
     with lower.block() as test:
-        (going,) = lower.closed(cond, [*cond_consts, *whole()])
-        node = lower.nodes(going).ravel()[0]
+        node = lower.nodes(going()[0]).ravel()[0]
         text = lower.value(node)
     mask = None
     if not node.uniform:
         mask = lower.name("k")
         lower.line(f"vl {mask} = {lower.mask or 'S(true)'};")
     with lower.block(mask) as inside:
-        found = lower.closed(body, [*body_consts, *whole()])
-        carry.update([found[k] for k in moving], mask)
+        loop.update(lower.closed(body, [*loop.held[:consts], *loop.values()]), mask)
     lower.line("for (;;) {")
     lower.lines += test
     if mask is None:
@@ -267,7 +285,7 @@ def _while_text(lower, cond, body, cond_consts, body_consts, whole, moving, carr
     lower.line("}")
 
 
-def _runs_once(cond, body, cond_consts: int, body_consts: int) -> int | None:
+def _runs_once(cond, body, cond_consts: int) -> int | None:
     """The place in the carry of a truth value that alone decides on another turn, if a turn always
     makes it false: such a loop is a branch."""
     (going,) = cond.outvars
@@ -298,44 +316,32 @@ def scan(lower: Lowering, equation, *args: Value) -> list[Value]:
     consts, start, xs = args[:n], list(args[n : n + m]), args[n + m :]
     if length <= 1 or length * size(body.jaxpr) <= UNROLL:
         return _written_out(lower, body, consts, start, xs, length, reverse)
-    emit(lower, consts, body.jaxpr)
-    kinds = [kind_of(v.aval.dtype) for v in body.jaxpr.invars]
-    tables = [lower.in_memory(x, kinds[n + m + k]) for k, x in enumerate(xs)]
-    uniform = lower.uniform.carry(body.jaxpr, flags_of(consts), flags_of(start), flags_of(xs))
-    fixed = [v is body.jaxpr.invars[n + k] for k, v in enumerate(body.jaxpr.outvars[:m])]
-    moving = [k for k, stays in enumerate(fixed) if not stays]
-    still = [start[k] for k, stays in enumerate(fixed) if stays]
-    emit(lower, still)
-    hold([*consts, *tables, *still], 1)
-    in_memory = {k - n for k in indexed(body.jaxpr)}
-    carry = Carry(
-        lower,
-        [start[k] for k in moving],
-        [body.out_avals[k] for k in moving],
-        [uniform[k] for k in moving],
-        {j for j, k in enumerate(moving) if k in in_memory and start[k].size > 2},
-    )
-    all_flags = [*flags_of(consts), *uniform, *flags_of(xs)]
-    kept = lower.uniform.results(body.jaxpr, all_flags)[m:]
+    tables = [
+        lower.in_memory(x, kind_of(v.aval.dtype))
+        for x, v in zip(xs, body.jaxpr.invars[n + m :], strict=True)
+    ]
+    flags = flags_of(consts), flags_of(xs)
+    uniform = lower.uniform.carry(body.jaxpr, flags[0], flags_of(start), flags[1])
+    kept = lower.uniform.results(body.jaxpr, [*flags[0], *uniform, *flags[1]])[m:]
+    loop = Loop(lower, body, consts, start, uniform)
+    _hold(tables, 1)
     results = _results(lower, body.out_avals[m:], length, kept)
     counter = lower.name("i")
     with lower.block() as inside:
         at = lower.graph.named(counter, INT, True)
         rows = [row_of(lower, table, at) for table in tables]
-        found = lower.closed(body, [*consts, *_with(start, moving, carry.parts), *rows])
+        found = lower.closed(body, [*consts, *loop.values(), *rows])
         for result, value in zip(results, found[m:], strict=True):
             put_row(lower, result, value, at)
-        carry.update([found[k] for k in moving], None)
-    order = (
-        f"{length - 1}; {counter} >= 0; {counter}--"
-        if reverse
-        else f"0; {counter} < {length}; {counter}++"
-    )
+        loop.update(found)
+    order = f"{length - 1}; {counter} >= 0; {counter}--"
+    order = order if reverse else f"0; {counter} < {length}; {counter}++"
     lower.line(f"for (i8 {counter} = {order}) {{")
     lower.lines += inside
     lower.line("}")
-    hold([*consts, *tables, *still], -1)
-    return [*_with(start, moving, carry.parts), *results]
+    _hold(tables, -1)
+    loop.hold(-1)
+    return [*loop.values(), *results]
 
 
 def _results(lower: Lowering, avals, length: int, uniform: list[bool]) -> list[Memory]:
@@ -382,13 +388,13 @@ def _written_out(lower: Lowering, body, consts, carry, xs, length: int, reverse:
     """A short loop without a loop."""
     m = len(carry)
     rows: list = [None] * length
-    hold([*consts, *xs], 1)
+    _hold([*consts, *xs], 1)
     for k in reversed(range(length)) if reverse else range(length):
         at = lower.graph.integer(k)
         item = lambda x: row_of(lower, x, at) if isinstance(x, Memory) else _row(x, k)  # noqa: B023
         found = lower.closed(body, [*consts, *carry, *map(item, xs)])
         carry, rows[k] = found[:m], found[m:]
-    hold([*consts, *xs], -1)
+    _hold([*consts, *xs], -1)
     stacked = []
     for j, aval in enumerate(body.out_avals[m:]):
         parts = [row[j] for row in rows]

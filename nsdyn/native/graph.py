@@ -125,7 +125,7 @@ class Graph:
     def _simpler(self, op: str, args: tuple) -> Node | None:
         """Identities without constants."""
         if op == "select":
-            which, *cases = args
+            cases = args[1:]
             if all(x is cases[0] for x in cases):
                 return cases[0]
         elif op in ("neg", "not") and args[0].op == op:

@@ -112,8 +112,8 @@ class Lowering(Writer):
     # Arrays
 
     def loops(self, size: int, *values: Value) -> bool:
-        """Whether an array of so many entries that is made from these is computed by a loop: a large
-        one, and one that comes from memory and has no constants in it."""
+        """Whether an array of so many entries made from these is computed by a loop: a large one,
+        and one that comes from memory and has no constants in it."""
         if size > SMALL:
             return True
         if size <= FEW:

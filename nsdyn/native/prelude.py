@@ -124,7 +124,8 @@ F vl short_(vl x) { return x << 32 >> 32; }
 F vd to_float(vl x) { return __builtin_convertvector(x, vd); }
 F vd square_(vd x) { return x * x; }
 #define EACH1(f) F vd f(vd x) { vd y; for (int l = 0; l < L; l++) y[l] = f(x[l]); return y; }
-#define EACH2(T, f) F T f(T a, T b) { T y; for (int l = 0; l < L; l++) y[l] = f(a[l], b[l]); return y; }
+#define EACH2(T, f) \
+    F T f(T a, T b) { T y; for (int l = 0; l < L; l++) y[l] = f(a[l], b[l]); return y; }
 EACH1(sqrt_) EACH1(floor_) EACH1(ceil_) EACH1(round_) EACH1(even_) EACH1(tan) EACH1(asin)
 EACH1(acos) EACH1(atan) EACH1(sinh) EACH1(cosh) EACH1(tanh) EACH1(asinh) EACH1(acosh) EACH1(atanh)
 EACH1(exp) EACH1(exp2) EACH1(expm1) EACH1(log) EACH1(log1p) EACH1(cbrt) EACH1(erf) EACH1(erfc)
@@ -140,7 +141,10 @@ F vd gather_(const vd *p, vl k) { vd y; for (int l = 0; l < L; l++) y[l] = p[k[l
 F vl gather_(const vl *p, vl k) { vl y; for (int l = 0; l < L; l++) y[l] = p[k[l]][l]; return y; }
 F vd gather_(const double *p, vl k) { vd y; for (int l = 0; l < L; l++) y[l] = p[k[l]]; return y; }
 F vl gather_(const i8 *p, vl k) { vl y; for (int l = 0; l < L; l++) y[l] = p[k[l]]; return y; }
-F vl gather_(const bool *p, vl k) { vl y; for (int l = 0; l < L; l++) y[l] = -(i8)p[k[l]]; return y; }
+F vl gather_(const bool *p, vl k)
+{
+    vl y; for (int l = 0; l < L; l++) y[l] = -(i8)p[k[l]]; return y;
+}
 template <class T> F void scatter_(T *p, vl k, T x, vl m)
 {
     for (int l = 0; l < L; l++) if (m[l]) p[k[l]][l] = x[l];

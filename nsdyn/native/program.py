@@ -17,7 +17,7 @@ import numpy as np
 
 from nsdyn.native import control, elementwise, reductions
 from nsdyn.native.build import library
-from nsdyn.native.graph import BOOL, DTYPES, INT, SHORT, kind_of
+from nsdyn.native.graph import BOOL, INT, SHORT, kind_of
 from nsdyn.native.lowering import Lowering, Value
 from nsdyn.native.prelude import prelude
 from nsdyn.native.unsupported import Unsupported

@@ -1,9 +1,11 @@
 """Primitives that combine entries: sums, products of matrices, orders, factorisations."""
 
+import itertools
+
 import numpy as np
 
 from nsdyn.native.graph import BOOL, FLOAT, INT, SHORT, Node
-from nsdyn.native.lowering import FEW, SMALL, Lowering, Value, kind_in, kind_out, primitive
+from nsdyn.native.lowering import SMALL, Lowering, Value, kind_in, kind_out, primitive
 from nsdyn.native.unsupported import Unsupported
 from nsdyn.native.writer import Memory, Storage
 
@@ -20,7 +22,7 @@ FULL = 64  # products of two numbers from which on a product of matrices is a lo
 
 
 def neutral(lower: Lowering, op: str, kind: str) -> Node:
-    start = {name: value for name, value in REDUCTIONS.values()}[op]
+    start = dict(REDUCTIONS.values())[op]
     if op in ("max", "min") and kind in (INT, SHORT):
         bounds = np.iinfo(np.int64 if kind == INT else np.int32)
         start = bounds.min if op == "max" else bounds.max
@@ -174,7 +176,7 @@ def _cumulative(op: str):
         rows = np.moveaxis(lower.nodes(x), axis, 0).copy()
         order = range(len(rows))
         order = list(reversed(order)) if equation.params["reverse"] else list(order)
-        for before, k in zip(order[:-1], order[1:], strict=True):
+        for before, k in itertools.pairwise(order):
             for index in np.ndindex(rows.shape[1:]):
                 pair = (rows[(before, *index)], rows[(k, *index)])
                 rows[(k, *index)] = lower.graph.make(op, kind, pair)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nsdyn.native.graph import BOOL, DTYPES, FLOAT, INT, SHORT, Graph, Node
+from nsdyn.native.graph import BOOL, FLOAT, INT, SHORT, Graph, Node
 from nsdyn.native.unsupported import Unsupported
 
 ON_STACK = 4096  # bytes of an array at most that lives on the stack
@@ -41,8 +41,29 @@ CALLS = {
     "rem": "rem_",
     **{
         name: name
-        for name in "tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log1p "
-        "cbrt erf erfc atan2 pow nextafter".split()
+        for name in [
+            "tan",
+            "asin",
+            "acos",
+            "atan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "asinh",
+            "acosh",
+            "atanh",
+            "exp",
+            "exp2",
+            "expm1",
+            "log",
+            "log1p",
+            "cbrt",
+            "erf",
+            "erfc",
+            "atan2",
+            "pow",
+            "nextafter",
+        ]
     },
 }
 
@@ -267,7 +288,3 @@ def _conversion(of: str, kind: str, lanes: bool, x: str) -> str:
     if of == FLOAT:
         return f"to_int({x})" if kind == INT else f"to_short({x})"
     return f"short_({x})" if kind == SHORT else x
-
-
-def dtype_of(kind: str) -> np.dtype:
-    return DTYPES[kind]
