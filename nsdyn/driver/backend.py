@@ -75,22 +75,33 @@ def _advance(together: Callable) -> Callable:
 
 class NativeProgram:
     """A function compiled natively for the arrays among its arguments, as `blocks.Program` is by
-    XLA. The arguments at the places `per_run` belong to single runs; the others are shared."""
+    XLA. The arguments at the places `per_run` belong to single runs; the others are shared, and so
+    are the leaves of the result that `given_once` picks."""
 
-    def __init__(self, function: Callable, per_run: tuple[int, ...], lanes: int):
+    def __init__(
+        self,
+        function: Callable,
+        per_run: tuple[int, ...],
+        lanes: int,
+        given_once: Callable = lambda result: (),
+    ):
         self.function = function
         self.per_run = per_run
         self.lanes = lanes
+        self.given_once = given_once
         self._made: OrderedDict = OrderedDict()
         self._lock = Lock()
 
     def __call__(self, *args) -> Any:
         static, arrays = split(args)
         arrays = [np.asarray(x) for x in arrays]
-        program, structure = self._program(static, arrays, args)
-        return jax.tree.unflatten(structure, program(arrays))
+        program, structure, shared = self._program(static, arrays, args)
+        found = program(arrays)
+        for k in shared:
+            found[k] = found[k][0]
+        return jax.tree.unflatten(structure, found)
 
-    def _program(self, static: tuple, arrays: list, args: tuple) -> tuple[Program, Any]:
+    def _program(self, static: tuple, arrays: list, args: tuple) -> tuple[Program, Any, tuple]:
         key = static, tuple((x.shape, x.dtype) for x in arrays)
         with self._lock:
             found = self._made.get(key)
@@ -106,11 +117,11 @@ class NativeProgram:
             raise found
         return found
 
-    def _translated(self, static: tuple, arrays: list, args: tuple) -> tuple[Program, Any]:
+    def _translated(self, static: tuple, arrays: list, args: tuple) -> tuple[Program, Any, tuple]:
         many = self.lanes > 1
         own = [k in self.per_run and many for k, x in enumerate(args) for _ in split((x,))[1]]
         one = [x[0] if flag else x for x, flag in zip(arrays, own, strict=True)]
-        structure = None
+        structure: Any = None
 
         def flat(*values):
             nonlocal structure
@@ -118,25 +129,22 @@ class NativeProgram:
             return leaves
 
         program = translate(flat, one, own, self.lanes)
-        return program, structure
+        places = jax.tree.unflatten(structure, range(structure.num_leaves))
+        return program, structure, self.given_once(places)
 
 
-def _shared_numbers(function: NativeProgram) -> Callable:
-    """The program with the numbers of a block that its runs share given once."""
-
-    def call(*args) -> tuple[Block, Any]:
-        block, progress = function(*args)
-        first = lambda x: x[0]
-        where = lambda b: (b.count, b.step)
-        return eqx.tree_at(where, block, tuple(map(first, where(block)))), progress
-
-    return call
+def _of_group(result: tuple[Block, Any]) -> tuple:
+    """The numbers of a block that all runs of a group share."""
+    block, _ = result
+    return block.count, block.step
 
 
 SINGLE = Programs(NativeProgram(_begin, (), 1), NativeProgram(_advance(_alone), (), 1))
-_lanes_begin = NativeProgram(_begin, (1,), LANES)
-_lanes_advance = NativeProgram(_advance(_in_all_lanes), (1, 3), LANES)
-GROUP = Programs(_lanes_begin, _shared_numbers(_lanes_advance), BLOCK_OF_LANES)
+GROUP = Programs(
+    NativeProgram(_begin, (1,), LANES),
+    NativeProgram(_advance(_in_all_lanes), (1, 3), LANES, _of_group),
+    BLOCK_OF_LANES,
+)
 
 
 def make(native: Programs, run: Setup, own: Values, shared: Values) -> None:
