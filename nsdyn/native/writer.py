@@ -10,6 +10,7 @@ from nsdyn.native.graph import BOOL, FLOAT, INT, SHORT, Graph, Node
 from nsdyn.native.unsupported import Unsupported
 
 ON_STACK = 4096  # bytes of an array at most that lives on the stack
+STACK = 1 << 18  # bytes of all of them
 ALIGN = 64
 SCALAR_TYPES = {FLOAT: "double", INT: "i8", SHORT: "i8", BOOL: "bool"}
 VECTOR_TYPES = {FLOAT: "vd", INT: "vl", SHORT: "vl", BOOL: "vl"}
@@ -102,6 +103,7 @@ class Writer:
         self.mask: str | None = None  # variable with the lanes that take part; None for all
         self.count = 0
         self.work = 0  # bytes of memory that the function needs
+        self.stack = 0  # bytes of arrays on the stack
 
     # Blocks
 
@@ -185,7 +187,8 @@ class Writer:
         type_ = self.type(kind, uniform)
         name = self.name("m")
         each = (1 if kind == BOOL else 8) if uniform else 8 * self.lanes
-        if size * each <= ON_STACK:
+        if size * each <= ON_STACK and self.stack + size * each <= STACK:
+            self.stack += size * each
             self.line(f"{type_} {name}_[{max(size, 1)}]; {type_} *const {name} = {name}_;")
         else:
             self.line(f"{type_} *const {name} = ({type_} *)(work + {self.work});")
