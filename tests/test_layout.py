@@ -37,6 +37,7 @@ RESULTS = STEPPING | {"results"}
 CHECKS = RESULTS | {"analysis", "checks"}
 ROOMS = {
     **dict.fromkeys(HELPERS, HELPERS),
+    "native": HELPERS | {"native"},
     "numerics": HELPERS | {"numerics"},
     "constraints": HELPERS | {"numerics", "constraints"},
     "laws": HELPERS | {"numerics", "laws"},
@@ -48,7 +49,7 @@ ROOMS = {
     "results": RESULTS,
     "analysis": RESULTS | {"analysis"},
     "checks": CHECKS,
-    "driver": CHECKS | {"driver"},
+    "driver": CHECKS | {"native", "driver"},
     "multibody": MECHANICS | {"multibody"},
 }
 CORE = {*ROOMS, "", "core"}
@@ -240,6 +241,7 @@ EXAMPLES = {
     "another trigger for an event": ("nsdyn.stepping.locate", "locate"),
     "a new integrator": ("nsdyn.integrators", "NSGA"),
     "another formulation of the motion equations": ("nsdyn", "lagrange"),
+    "an operation that the native backend lacks": ("nsdyn.native.program", "translate"),
     "a faster small solve": ("nsdyn.numerics.small", "factor"),
     "another output format": ("nsdyn.results.netcdf", "save"),
     "a number to report about an event": ("nsdyn", "transition_report"),

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from nsdyn.analysis.singular import warn_if_singular
+from nsdyn.driver import backend as backends
 from nsdyn.driver.arguments import (
     MAX_EVENTS,
     Batch,
@@ -27,6 +28,7 @@ from nsdyn.driver.arguments import (
     refuse_tracers,
     setup,
 )
+from nsdyn.driver.backend import LANES
 from nsdyn.driver.blocks import ADVANCE, BEGIN, BLOCK_OF_BATCH, Programs, traced
 from nsdyn.driver.collect import Collected, collect, sampled
 from nsdyn.driver.dense import kept_steps
@@ -85,10 +87,12 @@ def sweep(
     kept = kept_steps(run)
     each = WORK * _bytes(problem, len(kept), run.max_events)
     size, workers = _layout(batch.total, each, memory)
+    if backends.choice() != "xla" and size >= LANES:
+        size = LANES
     results = _Results(batch.total)
     chunk = lambda first: np.minimum(np.arange(first, first + size), batch.total - 1)
     part = lambda first: jax.tree.map(lambda x: np.asarray(x)[chunk(first)], batch.own)
-    programs, side_by_side = _programs(run, part(0), batch.shared)
+    programs, side_by_side, backend = _programs(run, part(0), batch.shared)
 
     def compute(first: int) -> int:
         own = part(first)
@@ -109,7 +113,8 @@ def sweep(
             threads.shutdown(wait=False, cancel_futures=True)
             raise
     params = plain(batch.params(), other=lambda name, x: x)
-    solution = results.whole.solution(run.times, params, run.about(problem))
+    about = {**run.about(problem), "backend": backend}
+    solution = results.whole.solution(run.times, params, about)
     _warn_if_singular(problem, batch, solution.events)
     return solution
 
@@ -126,9 +131,19 @@ def _warn_if_singular(problem: Problem, batch: Batch, events: Events) -> None:
 _compiled: dict = {}
 
 
-def _programs(run: Setup, own: Values, shared: Values) -> tuple[Programs, bool]:
+def _programs(run: Setup, own: Values, shared: Values) -> tuple[Programs, bool, str]:
     """The programs compiled for such arguments, once: threads that met them first at the same time
-    would each compile them. And whether they may run in several threads at a time."""
+    would each compile them. Whether they may run in several threads at a time, and which backend it
+    is."""
+    if len(jax.tree.leaves(own)[0]) == LANES:
+        native, backend = backends.programs(run, own, shared)
+        if backend == "native":
+            return native, True, backend
+    found, side_by_side = _compiled_by_xla(run, own, shared)
+    return found, side_by_side, "xla"
+
+
+def _compiled_by_xla(run: Setup, own: Values, shared: Values) -> tuple[Programs, bool]:
     run = traced(run)
     arrays, rest = eqx.partition((run, own, shared), eqx.is_array_like)
     types = tuple(jax.typeof(np.asarray(x)) for x in jax.tree.leaves(arrays))

@@ -89,10 +89,21 @@ def begin(run: Setup, own: Values, shared: Values) -> Progress:
 
 
 def advance(
-    run: Setup, own: Values, shared: Values, progress: Progress, kept, first, length
+    run: Setup,
+    own: Values,
+    shared: Values,
+    progress: Progress,
+    kept,
+    first,
+    length,
+    together: Callable | None = None,
 ) -> tuple[Block, Progress]:
     """One block: from the step number `first` to the last one in `kept`, in chunks of `length`
-    steps. `kept` ends with CHUNK entries or more that are NEVER."""
+    steps. `kept` ends with CHUNK entries or more that are NEVER.
+
+    With `together`, runs lie side by side as lanes of one program, which shows only one of them;
+    together(flag) tells whether it is true of all. Samples and records are then looked at one by
+    one, since such programs are fast at that."""
     each = _for_each_run(own)
     last = jnp.max(jnp.where(kept == NEVER, first, kept))
 
@@ -112,6 +123,7 @@ def advance(
 
         new, new_log, buffer = each(one)(own, progress.scale, state, log, buffer)
         fits = jnp.all(new_log.count <= _capacity(new_log))
+        fits = fits if together is None else together(fits)
         choose = lambda a, b: jnp.where(fits, a, b)
         log = Log(new_log.records, choose(new_log.count, log.count), log.limit)
         number = jnp.sum(wanted <= k + count)
@@ -127,7 +139,8 @@ def advance(
     k, slot, state, log, buffer, _ = jax.lax.while_loop(going, body, carry)
 
     def result(own, progress: Progress, buffer):
-        return _result(run, eqx.combine(own, shared), progress, buffer, kept, slot)
+        several = together is None
+        return _result(run, eqx.combine(own, shared), progress, buffer, kept, slot, several)
 
     progress = Progress(state, log, progress.verdict, progress.scale)
     parts, progress = each(result)(own, progress, buffer)
@@ -146,20 +159,25 @@ def _capacity(log: Log) -> int:
     return log.records.t.shape[-1]
 
 
-def _result(run: Setup, values: Values, progress: Progress, buffer: Sample, kept, number):
-    """Samples and events of one run, and its progress with the log emptied."""
+def _result(
+    run: Setup, values: Values, progress: Progress, buffer: Sample, kept, number, several: bool
+):
+    """Samples and events of one run, and its progress with the log emptied. Samples are looked at
+    one by one, or `several` at a time."""
+    each = jax.vmap if several else _one_by_one
     p = values.params
     model = run.model(values, progress.scale)
     state, log = progress.state, progress.log
     samples = at_times(buffer, run.grid.time(kept))
-    found = _facts_in_pieces(lambda samples: facts(run, model, samples, p), samples, number)
+    find = lambda samples: facts(run, model, samples, p, each)
+    found = _facts_in_pieces(find, samples, number, PIECE if several else 1)
     filled = jnp.arange(len(kept)) < number
     verdict, good = progress.verdict.with_samples(samples, found, filled)
     samples, energy = known(samples, found, good)
     parts = {
         "samples": samples,
         "energy": energy,
-        "records": least_norm_impulses(model, log, values.q0, p),
+        "records": least_norm_impulses(model, log, values.q0, p, each),
         "event_count": jnp.minimum(log.count, log.limit),
         "ending": ending(state, verdict, run.grid.t_end),
         "effort": state.effort,
@@ -174,12 +192,16 @@ def _typed(progress: Progress) -> Progress:
     return jax.tree.map(lambda x: jax.lax.convert_element_type(x, x.dtype), progress)
 
 
-def _facts_in_pieces(find: Callable, samples: Sample, number) -> Facts:
+def _one_by_one(function: Callable) -> Callable:
+    return lambda *trees: jax.lax.map(lambda x: function(*x), trees)
+
+
+def _facts_in_pieces(find: Callable, samples: Sample, number, size: int) -> Facts:
     """The facts about the first `number` samples: a block is seldom full. (The last piece may begin
     earlier, to end with the block; it then finds the same again.)"""
     shapes = jax.eval_shape(find, samples)
     blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    size = min(PIECE, samples.status.shape[0])
+    size = min(size, samples.status.shape[0])
 
     def piece(i, found):
         cut = lambda x: jax.lax.dynamic_slice_in_dim(x, i * size, size)
@@ -190,10 +212,11 @@ def _facts_in_pieces(find: Callable, samples: Sample, number) -> Facts:
 
 
 class Programs(NamedTuple):
-    """`begin` and `advance`, compiled when first called."""
+    """`begin` and `advance`, compiled when first called, and the samples in a block."""
 
     begin: Callable
     advance: Callable
+    size: int | None = None
 
 
 BEGIN = Program(begin)
@@ -212,7 +235,7 @@ def blocks(
 ) -> Iterator[Block]:
     """The blocks of a run or a batch that record the steps `kept`, in numpy arrays, one after the
     other. They end early if no run goes on."""
-    size = BLOCK_OF_BATCH if is_batch(own) else BLOCK
+    size = programs.size or (BLOCK_OF_BATCH if is_batch(own) else BLOCK)
     run = traced(run)
     progress = programs.begin(run, own, shared)
     done = step = 0

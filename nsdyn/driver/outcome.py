@@ -6,6 +6,8 @@ longer satisfies the constraints (`nsdyn.tolerances`: `lost`). Samples know best
 wrong: the loop looks only at the end of a chunk of steps.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -28,8 +30,9 @@ class Facts(eqx.Module):
     is_broken: Bool[Array, "*samples"]  # whether the constraints are no longer satisfied
 
 
-def facts(setup: Setup, model: Model, samples: Sample, p) -> Facts:
-    """The facts about samples along the first axis."""
+def facts(setup: Setup, model: Model, samples: Sample, p, each: Callable = jax.vmap) -> Facts:
+    """The facts about samples along the first axis. `each` turns a function of one sample into one
+    of many."""
 
     def one(sample: Sample) -> Facts:
         point = sample.point
@@ -46,7 +49,7 @@ def facts(setup: Setup, model: Model, samples: Sample, p) -> Facts:
             broken = _is_broken(model, point, G, solve(G.T), p)
         return Facts(lam, energy, broken)
 
-    return jax.vmap(one)(samples)
+    return each(one)(samples)
 
 
 def _is_broken(model: Model, point: Point, G, Y, p) -> Bool[Array, ""]:
@@ -125,8 +128,9 @@ def ending(state: State, verdict: Verdict, t_end) -> Ending:
     )
 
 
-def least_norm_impulses(model: Model, log: Log, q0, p) -> Event:
-    """The records, with the impulses of least norm where directions depend on each other."""
+def least_norm_impulses(model: Model, log: Log, q0, p, each: Callable = jax.vmap) -> Event:
+    """The records, with the impulses of least norm where directions depend on each other. `each`
+    turns a function of one record into one of many."""
     records = log.records
     if model.rows_independent or log.capacity == 0 or records.Lam.shape[1] < 2:
         return records
@@ -138,5 +142,5 @@ def least_norm_impulses(model: Model, log: Log, q0, p) -> Event:
         shortest = kkt.least_norm_multipliers(model.system.solver(q, p), D, Lam)
         return jnp.where(used, shortest, record.Lam)
 
-    impulses = jax.vmap(one)(jnp.arange(log.capacity) < log.count, records)
+    impulses = each(one)(jnp.arange(log.capacity) < log.count, records)
     return eqx.tree_at(lambda x: x.Lam, records, impulses)

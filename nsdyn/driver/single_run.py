@@ -12,6 +12,7 @@ from nsdyn._compiler import warn_if_untuned
 from nsdyn.analysis.coarse import warn_if_coarse
 from nsdyn.analysis.singular import warn_if_singular
 from nsdyn.analysis.singular_position import singular_position
+from nsdyn.driver import backend as backends
 from nsdyn.driver.arguments import (
     MAX_EVENTS,
     Setup,
@@ -94,9 +95,10 @@ def computed(problem: Problem, run: Setup, values: Values) -> Solution:
     """The solution of a run whose arguments were checked, trimmed, however it ended."""
     nothing: Any = jax.tree.map(lambda _: None, values)
     kept = kept_steps(run)
-    found = collect(run, nothing, values, kept)
+    programs, backend = backends.programs(run, nothing, values)
+    found = collect(run, nothing, values, kept, programs)
     params = plain(values.params, other=lambda name, x: x)
-    about = run.about(problem)
+    about = {**run.about(problem), "backend": backend}
     solution = found.solution(run.grid.times_of(kept), params, about)
     if not solution.ok:
         solution = solution.trimmed()

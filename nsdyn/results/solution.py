@@ -59,6 +59,7 @@ class Solution(eqx.Module):
         give for a failure.
     effort: the work of Newton's method.
     problem, integrator, law, params, step, save_every, t0, t_end, nsdyn_version: the settings.
+    backend: the compiler of the run, "xla" or "native".
 
     In a batch (from `sweep`, or from `rollout` under vmap) all arrays have one more axis in front,
     except that `t` may be shared; `len` is the number of runs and `solution[i]` the i-th run.
@@ -85,6 +86,7 @@ class Solution(eqx.Module):
     t0: float = _about(0.0)
     t_end: float = _about(0.0)
     has_potential: bool = _about(True)  # whether `energy` is T + V or only T
+    backend: str = _about("xla")
     nsdyn_version: str = _about(__version__)
     note: str = _about("")  # what more is known about the place where the run stopped
 

@@ -1,0 +1,171 @@
+"""Which programs march the blocks of a run: native ones (`nsdyn.native`) or those of XLA.
+
+The environment variable NSDYN_BACKEND says it: `auto` (native where the machine has a compiler and
+every operation is known, else XLA), `native` or `xla`. `Solution.backend` tells which it was.
+
+A batch is cut into groups of LANES runs that go through one native program side by side. A group
+shares the grid, so a block ends for all of its runs where the event log of one of them is full.
+"""
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from nsdyn.driver.arguments import Setup, Values
+from nsdyn.driver.blocks import (
+    BLOCK,
+    NEVER,
+    PROGRAMS,
+    Block,
+    Programs,
+    advance,
+    begin,
+    is_batch,
+    traced,
+)
+from nsdyn.driver.grid import CHUNK
+from nsdyn.driver.program import split, unsplit
+from nsdyn.errors import ProblemError
+from nsdyn.native.program import AXIS, Program, translate
+from nsdyn.native.unsupported import Unsupported
+
+SETTING = "NSDYN_BACKEND"
+CHOICES = ("auto", "native", "xla")
+DEFAULT = "xla"
+LANES = 8
+BLOCK_OF_LANES = 1024  # samples in a block of a group
+KEPT = 32  # programs kept
+
+
+def choice() -> str:
+    """The setting, checked."""
+    found = os.environ.get(SETTING) or DEFAULT
+    if found not in CHOICES:
+        raise ProblemError(f"{SETTING}: expected one of {', '.join(CHOICES)}, found {found!r}")
+    return found
+
+
+def _alone(flag: Any) -> Any:
+    return flag
+
+
+def _in_all_lanes(flag: Any) -> Any:
+    return jax.lax.pmin(flag.astype(int), AXIS) == 1
+
+
+def _begin(run: Setup, own: Values, shared: Values) -> Any:
+    nothing: Any = jax.tree.map(lambda _: None, shared, is_leaf=lambda x: x is None)
+    return begin(run, nothing, eqx.combine(own, shared))
+
+
+def _advance(together: Callable) -> Callable:
+    def one(run: Setup, own: Values, shared: Values, *rest) -> Any:
+        nothing: Any = jax.tree.map(lambda _: None, shared, is_leaf=lambda x: x is None)
+        return advance(run, nothing, eqx.combine(own, shared), *rest, together)
+
+    return one
+
+
+class NativeProgram:
+    """A function compiled natively for the arrays among its arguments, as `blocks.Program` is by
+    XLA. The arguments at the places `per_run` belong to single runs; the others are shared, and so
+    are the leaves of the result that `given_once` picks."""
+
+    def __init__(
+        self,
+        function: Callable,
+        per_run: tuple[int, ...],
+        lanes: int,
+        given_once: Callable = lambda result: (),
+    ):
+        self.function = function
+        self.per_run = per_run
+        self.lanes = lanes
+        self.given_once = given_once
+        self._made: OrderedDict = OrderedDict()
+        self._lock = Lock()
+
+    def __call__(self, *args) -> Any:
+        static, arrays = split(args)
+        arrays = [np.asarray(x) for x in arrays]
+        program, structure, shared = self._program(static, arrays, args)
+        found = program(arrays)
+        for k in shared:
+            found[k] = found[k][0]
+        return jax.tree.unflatten(structure, found)
+
+    def _program(self, static: tuple, arrays: list, args: tuple) -> tuple[Program, Any, tuple]:
+        key = static, tuple((x.shape, x.dtype) for x in arrays)
+        with self._lock:
+            found = self._made.get(key)
+            if found is None:
+                try:
+                    found = self._translated(static, arrays, args)
+                except Unsupported as reason:  # asked again, it says so again at once
+                    found = reason
+                self._made[key] = found
+                if len(self._made) > KEPT:
+                    self._made.popitem(last=False)
+        if isinstance(found, Unsupported):
+            raise found
+        return found
+
+    def _translated(self, static: tuple, arrays: list, args: tuple) -> tuple[Program, Any, tuple]:
+        many = self.lanes > 1
+        own = [k in self.per_run and many for k, x in enumerate(args) for _ in split((x,))[1]]
+        one = [x[0] if flag else x for x, flag in zip(arrays, own, strict=True)]
+        structure: Any = None
+
+        def flat(*values):
+            nonlocal structure
+            leaves, structure = jax.tree.flatten(self.function(*unsplit(static, values)))
+            return leaves
+
+        program = translate(flat, one, own, self.lanes)
+        places = jax.tree.unflatten(structure, range(structure.num_leaves))
+        return program, structure, self.given_once(places)
+
+
+def _of_group(result: tuple[Block, Any]) -> tuple:
+    """The numbers of a block that all runs of a group share."""
+    block, _ = result
+    return block.count, block.step
+
+
+SINGLE = Programs(NativeProgram(_begin, (), 1), NativeProgram(_advance(_alone), (), 1))
+GROUP = Programs(
+    NativeProgram(_begin, (1,), LANES),
+    NativeProgram(_advance(_in_all_lanes), (1, 3), LANES, _of_group),
+    BLOCK_OF_LANES,
+)
+
+
+def make(native: Programs, run: Setup, own: Values, shared: Values) -> None:
+    """Compile both programs, or raise Unsupported before anything runs."""
+    size = BLOCK_OF_LANES if is_batch(own) else BLOCK
+    progress = native.begin(run, own, shared)
+    numbers = (np.full(size + CHUNK, NEVER), np.asarray(0), np.asarray(CHUNK))
+    native.advance(run, own, shared, progress, *numbers)
+
+
+def programs(run: Setup, own: Values, shared: Values) -> tuple[Programs, str]:
+    """The programs for a run, or for a group of LANES, and the name of the backend."""
+    wanted = choice()
+    if wanted == "xla":
+        return PROGRAMS, "xla"
+    native = GROUP if is_batch(own) else SINGLE
+    try:
+        make(native, traced(run), own, shared)
+    except Unsupported as reason:
+        if wanted == "native":
+            raise ProblemError(
+                f"{SETTING}=native: the native backend does not know {reason}"
+            ) from reason
+        return PROGRAMS, "xla"
+    return native, "native"

@@ -1,0 +1,106 @@
+"""From C++ text to a loaded library, by the machine's compiler, kept in the user's cache folder.
+
+The name of an entry is the digest of all that its content depends on: text, flags, compiler and
+processor. Beside the library lies its own digest; an entry that does not match it is made again.
+Files appear under their names complete (`os.replace`), so processes may work side by side.
+"""
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from nsdyn._cache import cache_folder
+from nsdyn.native.unsupported import Unsupported
+
+COMPILERS = ("c++", "g++", "clang++")
+FLAGS = (
+    "-O1",  # the text is already in the shape that higher levels look for, but for loops
+    "-ftree-loop-vectorize",
+    "-march=native",
+    "-std=c++17",
+    "-shared",
+    "-fPIC",
+    "-w",
+    "-fno-math-errno",  # nobody reads errno
+    "-fno-trapping-math",  # nor floating-point exceptions; both leave the numbers as they are
+    "-ffp-contract=off",
+    "-fno-exceptions",
+)
+
+
+def compiler() -> str:
+    """The path of a C++ compiler."""
+    names = [os.environ["CXX"]] if os.environ.get("CXX") else COMPILERS
+    found = next((path for path in map(shutil.which, names) if path), None)
+    if found is None:
+        raise Unsupported("no C++ compiler on this machine")
+    return os.path.realpath(found)
+
+
+@functools.cache
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    wanted = ("flags", "Features", "model name", "CPU part")
+    return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
+
+
+def _digest(text: str, path: str) -> str:
+    about = os.stat(path)
+    version = f"{path} {about.st_size} {about.st_mtime_ns}"
+    parts = (text, " ".join(FLAGS), version, platform.machine(), _processor())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def library(text: str) -> ctypes.CDLL:
+    """The library of a text, from the cache or from the compiler."""
+    path = compiler()
+    folder = cache_folder("native")
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="nsdyn-") as here:
+            return ctypes.CDLL(str(_compiled(path, text, Path(here))))
+    entry = folder / f"{_digest(text, path)}.so"
+    seal = entry.with_suffix(".sum")
+    if not _is_sound(entry, seal):
+        with tempfile.TemporaryDirectory(prefix="new-", dir=folder) as here:
+            made = _compiled(path, text, Path(here))
+            note = Path(here) / "sum"
+            note.write_text(_sum(made), "ascii")
+            os.replace(made, entry)
+            os.replace(note, seal)
+    return ctypes.CDLL(str(entry))
+
+
+def _sum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _is_sound(entry: Path, seal: Path) -> bool:
+    try:
+        return _sum(entry) == seal.read_text("ascii")
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _compiled(path: str, text: str, folder: Path) -> Path:
+    source, out = folder / "program.cpp", folder / "program.so"
+    source.write_text(text, "utf-8")
+    run = subprocess.run(
+        [path, *FLAGS, "-o", str(out), str(source), "-lm"],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(folder)},
+    )
+    if run.returncode:
+        raise Unsupported(f"{path}: {run.stderr.strip()[:2000]}")
+    return out

@@ -1,0 +1,224 @@
+"""Scalar expressions as a graph: equal nodes are one node, constants are folded, and what nobody
+asks for is never written.
+
+Nodes live in nested scopes, those of the blocks of the C++ text; a node gets its name in the block
+that first asks for its value, and loses it where that block ends.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from nsdyn.native.unsupported import Unsupported
+
+FLOAT, INT, SHORT, BOOL = "f", "i", "w", "b"
+KINDS = {"float64": FLOAT, "int64": INT, "int32": SHORT, "bool": BOOL}
+DTYPES = {kind: np.dtype(name) for name, kind in KINDS.items()}
+NOTHING = np.dtype([("float0", "V")])  # the type of tangents of integers, which are never used
+COMMUTATIVE = {"add", "mul", "max", "min", "and", "or", "xor", "eq", "ne"}
+
+
+def kind_of(dtype: Any) -> str:
+    kind = BOOL if dtype == NOTHING else KINDS.get(getattr(dtype, "name", str(dtype)))
+    if kind is None:
+        raise Unsupported(f"numbers of type {dtype}")
+    return kind
+
+
+class Node:
+    """One number. `uniform` if all lanes share it; `name` is its C++ variable once it has one."""
+
+    __slots__ = ("args", "const", "kind", "name", "op", "uniform")
+
+    def __init__(self, op: str, kind: str, args: tuple, const=None, name=None, uniform=True):
+        self.op = op
+        self.kind = kind
+        self.args = args
+        self.const = const
+        self.name = name
+        self.uniform = uniform
+
+    @property
+    def known(self) -> bool:
+        return self.op == "const"
+
+
+FOLD = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "max": np.maximum,
+    "min": np.minimum,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "neg": np.negative,
+    "abs": np.abs,
+    "sqrt": np.sqrt,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "not": np.invert,
+    "sign": np.sign,
+    "is_finite": np.isfinite,
+    "sin": np.sin,
+    "cos": np.cos,
+    "exp": np.exp,
+    "log": np.log,
+}
+
+
+class Graph:
+    """Makes nodes. `tables` are those of the open scopes, the innermost last."""
+
+    def __init__(self, lanes: int):
+        self.lanes = lanes
+        self.tables: list[dict] = [{}]
+        self.constants: dict = {}
+
+    def const(self, value: Any, kind: str) -> Node:
+        value = DTYPES[kind].type(value)
+        key = (kind, value.tobytes())
+        node = self.constants.get(key)
+        if node is None:
+            node = self.constants[key] = Node("const", kind, (), const=value)
+        return node
+
+    def integer(self, value: int) -> Node:
+        return self.const(value, INT)
+
+    def named(self, name: str, kind: str, uniform: bool) -> Node:
+        """A number that the text already holds in a variable."""
+        return Node("variable", kind, (), name=name, uniform=uniform or self.lanes == 1)
+
+    def make(self, op: str, kind: str, args: tuple) -> Node:
+        found = self._folded(op, kind, args)
+        if found is not None:
+            return found
+        ids = [id(a) for a in args]
+        if op in COMMUTATIVE:
+            ids.sort()
+        key = (op, kind, *ids)
+        for table in reversed(self.tables):
+            node = table.get(key)
+            if node is not None:
+                return node
+        uniform = all(a.uniform for a in args)
+        node = self.tables[-1][key] = Node(op, kind, args, uniform=uniform)
+        return node
+
+    def _folded(self, op: str, kind: str, args: tuple) -> Node | None:
+        known = [a.const for a in args if a.op == "const"]
+        if not known:
+            return self._simpler(op, args)
+        if len(known) == len(args):
+            return self._evaluated(op, kind, args, known)
+        rule = IDENTITIES.get(op)
+        return None if rule is None else rule(self, kind, *args)
+
+    def _simpler(self, op: str, args: tuple) -> Node | None:
+        """Identities without constants."""
+        if op == "select":
+            cases = args[1:]
+            if all(x is cases[0] for x in cases):
+                return cases[0]
+        elif op in ("neg", "not") and args[0].op == op:
+            return args[0].args[0]
+        elif op in ("and", "or") and args[0] is args[1]:
+            return args[0]
+        return None
+
+    def _evaluated(self, op: str, kind: str, args: tuple, known: list) -> Node | None:
+        if op == "select":
+            which = int(np.clip(int(known[0]), 0, len(args) - 2))
+            return args[1 + which]
+        if op == "convert":
+            return self._converted(known[0], kind)
+        if op == "div" and kind != FLOAT:
+            a, b = int(known[0]), int(known[1])
+            return self.const(-1 if b == 0 else int(np.trunc(a / b)), kind)
+        if op == "rem" and kind != FLOAT:
+            a, b = int(known[0]), int(known[1])
+            return self.const(a if b == 0 else int(np.fmod(a, b)), kind)
+        fold = FOLD.get(op)
+        if fold is None:
+            return None
+        with np.errstate(all="ignore"):
+            return self.const(fold(*known), kind)
+
+    def _converted(self, value: Any, kind: str) -> Node | None:
+        if kind in (INT, SHORT) and not np.isfinite(value):
+            return None
+        return self.const(np.asarray(value).astype(DTYPES[kind])[()], kind)
+
+
+def _is(node: Node, value) -> bool:
+    return node.op == "const" and node.kind != BOOL and node.const == value
+
+
+def _add(graph: Graph, kind: str, a: Node, b: Node) -> Node | None:
+    return b if _is(a, 0) else a if _is(b, 0) else None
+
+
+def _sub(graph: Graph, kind: str, a: Node, b: Node) -> Node | None:
+    return a if _is(b, 0) else graph.make("neg", kind, (b,)) if _is(a, 0) else None
+
+
+def _mul(graph: Graph, kind: str, a: Node, b: Node) -> Node | None:
+    for x, y in ((a, b), (b, a)):
+        if _is(x, 0):
+            return x
+        if _is(x, 1):
+            return y
+        if _is(x, -1):
+            return graph.make("neg", kind, (y,))
+    return None
+
+
+def _div(graph: Graph, kind: str, a: Node, b: Node) -> Node | None:
+    if _is(b, 1) or _is(a, 0):
+        return a
+    if b.known and kind == FLOAT and b.const and abs(np.frexp(b.const)[0]) == 0.5:
+        return graph.make("mul", kind, (a, graph.const(1.0 / b.const, kind)))  # exact
+    return None
+
+
+def _and(graph: Graph, kind: str, a: Node, b: Node) -> Node | None:
+    for x, y in ((a, b), (b, a)):
+        if kind == BOOL and x.known:
+            return y if x.const else x
+    return None
+
+
+def _or(graph: Graph, kind: str, a: Node, b: Node) -> Node | None:
+    for x, y in ((a, b), (b, a)):
+        if kind == BOOL and x.known:
+            return x if x.const else y
+    return None
+
+
+def _select(graph: Graph, kind: str, which: Node, *cases: Node) -> Node | None:
+    if which.known:
+        return cases[int(np.clip(int(which.const), 0, len(cases) - 1))]
+    if all(x is cases[0] for x in cases):
+        return cases[0]
+    if kind == BOOL and len(cases) == 2 and all(x.known for x in cases):
+        return which if cases[1].const else graph.make("not", BOOL, (which,))
+    return None
+
+
+IDENTITIES = {
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "div": _div,
+    "and": _and,
+    "or": _or,
+    "select": _select,
+}

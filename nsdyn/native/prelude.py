@@ -1,0 +1,262 @@
+"""The C++ text in front of every program: lane types, arithmetic that needs more than an operator,
+and loops over memory.
+
+Every function exists for a scalar (a number that all lanes share) and, with more than one lane, for
+a vector. Masks of lanes are integers, all bits set or none.
+
+Sine and cosine: Cody-Waite reduction by pi/2 in three parts, which leaves less than an ulp up to
+1e5, and fdlibm's polynomials on [-pi/4, pi/4]; larger arguments go to the C library.
+"""
+
+COMMON = r"""
+#define F static inline __attribute__((always_inline))
+#define COLD __attribute__((noinline, cold, optimize("O1")))
+typedef long i8;
+extern "C" {
+double sin(double); double cos(double); double tan(double); double asin(double);
+double acos(double); double atan(double); double sinh(double); double cosh(double);
+double tanh(double); double asinh(double); double acosh(double); double atanh(double);
+double exp(double); double exp2(double); double expm1(double); double log(double);
+double log1p(double); double cbrt(double); double erf(double); double erfc(double);
+double atan2(double, double); double pow(double, double); double fmod(double, double);
+double nextafter(double, double);
+void *memcpy(void *, const void *, unsigned long);
+}
+F bool any(bool x) { return x; }
+F bool all(bool x) { return x; }
+F double choose(bool p, double a, double b) { return p ? a : b; }
+F i8 choose(bool p, i8 a, i8 b) { return p ? a : b; }
+F bool choose(bool p, bool a, bool b) { return p ? a : b; }
+F double max_(double a, double b) { return (a > b || a != a) ? a : b; }
+F double min_(double a, double b) { return (a < b || a != a) ? a : b; }
+F i8 max_(i8 a, i8 b) { return a > b ? a : b; }
+F i8 min_(i8 a, i8 b) { return a < b ? a : b; }
+F double abs_(double x) { return __builtin_fabs(x); }
+F i8 abs_(i8 x) { return x < 0 ? -x : x; }
+F double sqrt_(double x) { return __builtin_sqrt(x); }
+F double floor_(double x) { return __builtin_floor(x); }
+F double ceil_(double x) { return __builtin_ceil(x); }
+F double round_(double x) { return __builtin_round(x); }
+F double even_(double x) { return __builtin_rint(x); }
+F double sign_(double x) { return x != x ? x : (double)((x > 0) - (x < 0)); }
+F i8 sign_(i8 x) { return (x > 0) - (x < 0); }
+F bool finite_(double x) { return x - x == 0; }
+F i8 div_(i8 a, i8 b) { return b == 0 ? -1 : b == -1 ? (i8)(0 - (unsigned long)a) : a / b; }
+F i8 rem_(i8 a, i8 b) { return b == 0 ? a : b == -1 ? 0 : a % b; }
+F double rem_(double a, double b) { return fmod(a, b); }
+F i8 to_int(double x)
+{
+    if (x != x) return 0;
+    return x >= 0x1p63 ? 0x7fffffffffffffffL : x < -0x1p63 ? -0x7fffffffffffffffL - 1 : (i8)x;
+}
+F i8 short_(i8 x) { return (int)x; }
+F i8 to_short(double x)
+{
+    return x != x ? 0 : x >= 0x1p31 ? 0x7fffffffL : x < -0x1p31 ? -0x80000000L : (i8)x;
+}
+F double to_float(i8 x) { return (double)x; }
+F double square_(double x) { return x * x; }
+static const double huge_angle = 1e5;
+"""
+
+TRIG = r"""
+F void trig(@T@ x, @T@ &s, @T@ &c)
+{
+    const double magic = 6755399441055744.0;
+    @T@ k = x * 0.63661977236758134308 + magic;
+    @I@ n; __builtin_memcpy(&n, &k, sizeof n);
+    k = k - magic;
+    const @T@ r = ((x - k * 1.57079632673412561417e+00) - k * 6.07710050630396597660e-11)
+        - k * 2.02226624879595063154e-21;
+    const @T@ z = r * r;
+    const @T@ ps = r + r * z * (-1.66666666666666324348e-01 + z * (8.33333333332248946124e-03
+        + z * (-1.98412698298579493134e-04 + z * (2.75573137070700676789e-06
+        + z * (-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10)))));
+    const @T@ h = 0.5 * z, w = 1.0 - h;
+    const @T@ pc = w + (((1.0 - w) - h) + z * z * (4.16666666666666019037e-02
+        + z * (-1.38888888888741095749e-03 + z * (2.48015872894767294178e-05
+        + z * (-2.75573143513906633035e-07 + z * (2.08757232129817482790e-09
+        + z * -1.13596475577881948265e-11))))));
+    @I@ a, b; __builtin_memcpy(&a, &ps, sizeof a); __builtin_memcpy(&b, &pc, sizeof b);
+    const @I@ odd = -(n & 1);
+    @I@ ss = (a & ~odd) | (b & odd), cc = (b & ~odd) | (a & odd);
+    ss ^= (n & 2) << 62; cc ^= ((n + 1) & 2) << 62;
+    __builtin_memcpy(&s, &ss, sizeof s); __builtin_memcpy(&c, &cc, sizeof c);
+    if (__builtin_expect(any(!(abs_(x) <= huge_angle)), 0)) far_trig(x, s, c);
+}
+"""
+
+SCALAR = r"""
+static __attribute__((noinline, cold)) void far_trig(double x, double &s, double &c)
+{
+    s = sin(x); c = cos(x);
+}
+"""
+
+VECTOR = r"""
+typedef double vd __attribute__((vector_size(8 * L)));
+typedef long vl __attribute__((vector_size(8 * L)));
+F vd S(double x) { return x - (vd){}; }
+F vl S(i8 x) { return x - (vl){}; }
+F vl S(bool x) { return -(i8)x - (vl){}; }
+F vd S(vd x) { return x; }
+F vl S(vl x) { return x; }
+F bool any(vl x) { i8 y = 0; for (int l = 0; l < L; l++) y |= x[l]; return y != 0; }
+F bool all(vl x) { i8 y = -1; for (int l = 0; l < L; l++) y &= x[l]; return y != 0; }
+F vd choose(vl p, vd a, vd b) { return p ? a : b; }
+F vl choose(vl p, vl a, vl b) { return p ? a : b; }
+F vd max_(vd a, vd b) { return ((a > b) | (a != a)) ? a : b; }
+F vd min_(vd a, vd b) { return ((a < b) | (a != a)) ? a : b; }
+F vl max_(vl a, vl b) { return a > b ? a : b; }
+F vl min_(vl a, vl b) { return a < b ? a : b; }
+F vd abs_(vd x) { return (vd)((vl)x & 0x7fffffffffffffffL); }
+F vl abs_(vl x) { return x < 0 ? -x : x; }
+F vd sign_(vd x)
+{
+    const vd one = S(1.0), zero = S(0.0);
+    return x != x ? x : (x > 0 ? one : (x < 0 ? -one : zero));
+}
+F vl sign_(vl x) { return (x < 0) - (x > 0); }
+F vl finite_(vd x) { return x - x == 0; }
+F vl to_int(vd x) { vl y; for (int l = 0; l < L; l++) y[l] = to_int(x[l]); return y; }
+F vl to_short(vd x) { vl y; for (int l = 0; l < L; l++) y[l] = to_short(x[l]); return y; }
+F vl short_(vl x) { return x << 32 >> 32; }
+F vd to_float(vl x) { return __builtin_convertvector(x, vd); }
+F vd square_(vd x) { return x * x; }
+#define EACH1(f) F vd f(vd x) { vd y; for (int l = 0; l < L; l++) y[l] = f(x[l]); return y; }
+#define EACH2(T, f) \
+    F T f(T a, T b) { T y; for (int l = 0; l < L; l++) y[l] = f(a[l], b[l]); return y; }
+EACH1(sqrt_) EACH1(floor_) EACH1(ceil_) EACH1(round_) EACH1(even_) EACH1(tan) EACH1(asin)
+EACH1(acos) EACH1(atan) EACH1(sinh) EACH1(cosh) EACH1(tanh) EACH1(asinh) EACH1(acosh) EACH1(atanh)
+EACH1(exp) EACH1(exp2) EACH1(expm1) EACH1(log) EACH1(log1p) EACH1(cbrt) EACH1(erf) EACH1(erfc)
+EACH2(vd, atan2) EACH2(vd, pow) EACH2(vd, rem_) EACH2(vl, rem_) EACH2(vl, div_)
+EACH2(vd, nextafter)
+static __attribute__((noinline, cold)) void far_trig(vd x, vd &s, vd &c)
+{
+    for (int l = 0; l < L; l++) if (!(__builtin_fabs(x[l]) <= huge_angle)) {
+        s[l] = sin(x[l]); c[l] = cos(x[l]);
+    }
+}
+F vd gather_(const vd *p, vl k) { vd y; for (int l = 0; l < L; l++) y[l] = p[k[l]][l]; return y; }
+F vl gather_(const vl *p, vl k) { vl y; for (int l = 0; l < L; l++) y[l] = p[k[l]][l]; return y; }
+F vd gather_(const double *p, vl k) { vd y; for (int l = 0; l < L; l++) y[l] = p[k[l]]; return y; }
+F vl gather_(const i8 *p, vl k) { vl y; for (int l = 0; l < L; l++) y[l] = p[k[l]]; return y; }
+F vl gather_(const bool *p, vl k)
+{
+    vl y; for (int l = 0; l < L; l++) y[l] = -(i8)p[k[l]]; return y;
+}
+template <class T> F void scatter_(T *p, vl k, T x, vl m)
+{
+    for (int l = 0; l < L; l++) if (m[l]) p[k[l]][l] = x[l];
+}
+"""
+
+MEMORY = r"""
+template <class T> F void copy_(T *to, const T *from, i8 n)
+{
+    if (to != from) memcpy(to, from, n * sizeof(T));
+}
+template <class T, class U> F void copy_(T *to, const U *from, i8 n)
+{
+    for (i8 k = 0; k < n; k++) to[k] = S(from[k]);
+}
+template <class T, class U, class M> F void copy_(T *to, const U *from, i8 n, M mask)
+{
+    for (i8 k = 0; k < n; k++) to[k] = choose(mask, S(from[k]), to[k]);
+}
+template <class T, int m, int n, int k, class A, class B>
+static __attribute__((noinline, optimize("O3"))) void dot_(
+    const A *a, const B *b, T *__restrict c, i8 groups)
+{   /* c = a b^T, row by row; entries are sums in the order of k */
+    for (i8 g = 0; g < groups; g++, a += m * k, b += n * k, c += m * n) {
+        T bt[k * n];
+        for (int j = 0; j < n; j++) for (int l = 0; l < k; l++) bt[l * n + j] = T{} + b[j * k + l];
+        for (int i = 0; i < m; i++) {
+            T row[n];
+            for (int j = 0; j < n; j++) row[j] = a[i * k] * bt[j];
+            for (int l = 1; l < k; l++)
+                for (int j = 0; j < n; j++) row[j] += a[i * k + l] * bt[l * n + j];
+            for (int j = 0; j < n; j++) c[i * n + j] = row[j];
+        }
+    }
+}
+template <class T> static __attribute__((noinline)) void cholesky_(T *a, const T *from, i8 n)
+{
+    auto good = T{} == T{};
+    for (i8 j = 0; j < n; j++) {
+        for (i8 i = 0; i < j; i++) a[i * n + j] = T{};
+        T d = from[j * n + j];
+        for (i8 k = 0; k < j; k++) d -= a[j * n + k] * a[j * n + k];
+        good = good & (d > 0);
+        d = sqrt_(d);
+        a[j * n + j] = d;
+        for (i8 i = j + 1; i < n; i++) {
+            T x = from[i * n + j];
+            for (i8 k = 0; k < j; k++) x -= a[i * n + k] * a[j * n + k];
+            a[i * n + j] = x / d;
+        }
+    }
+    const T nan = T{} + __builtin_nan("");
+    for (i8 i = 0; i < n; i++)
+        for (i8 j = 0; j <= i; j++) a[i * n + j] = choose(good, a[i * n + j], nan);
+}
+template <class T>
+static __attribute__((noinline)) void triangular_(
+    const T *a, T *x, i8 n, i8 columns, bool lower, bool transposed, bool unit, i8 row, i8 column)
+{   /* x is overwritten; its entry (i, j) lies at i * row + j * column */
+    const bool forward = lower != transposed;
+    for (i8 s = 0; s < n; s++) {
+        const i8 i = forward ? s : n - 1 - s;
+        const i8 from = forward ? 0 : i + 1, to = forward ? i : n;
+        const T d = a[i * n + i];
+        for (i8 j = 0; j < columns; j++) {
+            T y = x[i * row + j * column];
+            for (i8 k = from; k < to; k++)
+                y -= (transposed ? a[k * n + i] : a[i * n + k]) * x[k * row + j * column];
+            x[i * row + j * column] = unit ? y : y / d;
+        }
+    }
+}
+template <class T, class K>
+static __attribute__((noinline)) void lu_(T *a, K *pivots, K *permutation, i8 n)
+{
+    for (i8 i = 0; i < n; i++) permutation[i] = K{} + i;
+    for (i8 j = 0; j < n; j++) {
+        T best = abs_(a[j * n + j]);
+        K where = K{} + j;
+        for (i8 i = j + 1; i < n; i++) {
+            const T x = abs_(a[i * n + j]);
+            const auto more = x > best;
+            best = choose(more, x, best);
+            where = choose(more, K{} + i, where);
+        }
+        pivots[j] = where;
+        for (i8 i = j + 1; i < n; i++) {
+            const auto swap = where == i;
+            if (!any(swap)) continue;
+            for (i8 k = 0; k < n; k++) {
+                const T x = a[i * n + k], y = a[j * n + k];
+                a[i * n + k] = choose(swap, y, x); a[j * n + k] = choose(swap, x, y);
+            }
+            const K x = permutation[i], y = permutation[j];
+            permutation[i] = choose(swap, y, x); permutation[j] = choose(swap, x, y);
+        }
+        for (i8 i = j + 1; i < n; i++) {
+            const T f = a[i * n + j] / a[j * n + j];
+            a[i * n + j] = f;
+            for (i8 k = j + 1; k < n; k++) a[i * n + k] -= f * a[j * n + k];
+        }
+    }
+}
+"""
+
+
+def prelude(lanes: int) -> str:
+    """The text for so many lanes."""
+    scalar = TRIG.replace("@T@", "double").replace("@I@", "i8")
+    text = COMMON + SCALAR + scalar
+    if lanes > 1:
+        vector = TRIG.replace("@T@", "vd").replace("@I@", "vl")
+        return f"#define L {lanes}\n" + text + VECTOR + vector + MEMORY
+    same = "".join(f"F {t} S({t} x) {{ return x; }}\n" for t in ("double", "i8", "bool"))
+    return text + same + MEMORY

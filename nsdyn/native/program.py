@@ -1,0 +1,164 @@
+"""From a Python function of arrays to a callable library.
+
+    program = translate(function, examples, own, lanes)
+    results = program(arrays)
+
+Arguments that are `own` have one more, leading, axis: the lanes. All results have it, too, if there
+is more than one lane; results that all lanes share are repeated.
+"""
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from nsdyn.native import control, elementwise, reductions
+from nsdyn.native.build import library
+from nsdyn.native.graph import BOOL, INT, SHORT, kind_of
+from nsdyn.native.lowering import Lowering, Value
+from nsdyn.native.prelude import prelude
+from nsdyn.native.unsupported import Unsupported
+from nsdyn.native.writer import Memory, Storage
+
+TABLES = (control, elementwise, reductions)  # their import fills PRIMITIVES
+AXIS = "lanes"  # the name of the lanes in `jax.lax.pmin` and the like
+LONGEST = 40_000  # lines of a program; beyond, XLA compiles faster
+LOADED = 16  # entries at most of an argument that is read at once
+RAW = {BOOL: "unsigned char", SHORT: "int", INT: "i8", "f": "double"}
+
+
+class Source:
+    """The text of a program, and what its caller must know."""
+
+    def __init__(self, jaxpr: Any, own: Sequence[bool], lanes: int):
+        self.lanes = lanes
+        self.inputs = [(v.aval.shape, np.dtype(v.aval.dtype)) for v in jaxpr.jaxpr.invars]
+        self.outputs = [(v.shape, np.dtype(v.dtype)) for v in jaxpr.out_avals]
+        lower = Lowering(lanes)
+        args = [
+            _argument(lower, k, v.aval, flag or lanes == 1)
+            for k, (v, flag) in enumerate(zip(jaxpr.jaxpr.invars, _shared(own, lanes), strict=True))
+        ]
+        results = lower.closed(jaxpr, args)
+        for k, (value, (_, dtype)) in enumerate(zip(results, self.outputs, strict=True)):
+            _result(lower, k, value, kind_of(dtype))
+        self.work = lower.work
+        if len(lower.lines) > LONGEST:
+            raise Unsupported(f"a program of {len(lower.lines)} lines, which takes long to compile")
+        head = 'extern "C" void program(const void *const *in, void *const *out, char *work)\n{\n'
+        self.text = prelude(lanes) + head + "\n".join(lower.lines) + "\n}\n"
+
+
+def _shared(own: Sequence[bool], lanes: int) -> list[bool]:
+    return [lanes == 1 or not flag for flag in own]
+
+
+def _argument(lower: Lowering, number: int, aval, shared: bool) -> Value:
+    """An argument: small ones are read into variables, large ones of lanes are put in order."""
+    kind, raw = kind_of(aval.dtype), RAW[kind_of(aval.dtype)]
+    size = int(np.prod(aval.shape, dtype=int))
+    name = lower.name("a")
+    lower.line(f"const {raw} *const {name} = (const {raw} *)in[{number}];")
+    if shared and size > LOADED and kind != SHORT:
+        type_ = lower.type(kind, True)
+        lower.line(f"const {type_} *const {name}_ = (const {type_} *){name};")
+        storage = Storage(f"{name}_", size, kind, True, None, writable=False)
+        return Memory(storage, aval.shape)
+    read = (
+        (lambda k: f"{name}[{k}]") if shared else (lambda k: _lanes_of(lower, name, k, size, kind))
+    )
+    if size > LOADED:
+        storage = lower.storage(size, kind, shared)
+        lower.line(f"for (i8 k = 0; k < {size}; k++) {storage.name}[k] = {read('k')};")
+        return Memory(storage, aval.shape)
+    out = np.empty(size, object)
+    out[:] = [lower.variable(kind, shared, read(k)) for k in range(size)]
+    return out.reshape(aval.shape)
+
+
+def _lanes_of(lower: Lowering, name: str, k, size: int, kind: str) -> str:
+    minus = "-(i8)" if kind == BOOL else ""
+    entries = ", ".join(f"{minus}{name}[{l * size} + {k}]" for l in range(lower.lanes))
+    return f"({lower.type(kind, False)}){{{entries}}}"
+
+
+def _result(lower: Lowering, number: int, value: Value, kind: str) -> None:
+    """Write a result to its place; one copy for each lane."""
+    raw, size = RAW[kind], value.size
+    name = lower.name("r")
+    lower.line(f"{raw} *const {name} = ({raw} *)out[{number}];")
+
+    def write(place: str, text: str, uniform: bool) -> str:
+        if lower.lanes == 1:
+            return f"{name}[{place}] = {text};"
+        bit = " & 1" if kind == BOOL else ""
+        entry = text if uniform else f"{text}[l]"
+        return f"for (int l = 0; l < L; l++) {name}[l * {size} + {place}] = {entry}{bit};"
+
+    if isinstance(value, Memory):
+        text = write("k", f"{value.storage.name}[k]", value.storage.uniform)
+        lower.line(f"for (i8 k = 0; k < {size}; k++) {text}")
+        return
+    for k, node in enumerate(value.ravel()):
+        lower.line(write(str(k), lower.value(node), node.uniform))
+
+
+class Program:
+    """A loaded program: numpy arrays in, numpy arrays out. Several threads may call it."""
+
+    def __init__(self, source: Source):
+        self.source = source
+        self.lanes = source.lanes
+        function = library(source.text).program
+        function.argtypes = [ctypes.c_void_p] * 3
+        function.restype = None
+        self._function = function
+        front = () if source.lanes == 1 else (source.lanes,)
+        self._inputs = [dtype for _, dtype in source.inputs]
+        self._views, offsets, total = [], [], 0
+        for shape, dtype in source.outputs:
+            whole = (*front, *shape)
+            self._views.append((whole, dtype, total))
+            offsets.append(total)
+            total += -(-int(np.prod(whole, dtype=int)) * dtype.itemsize // 64) * 64
+        self._offsets = np.array(offsets, np.uint64)
+        self._bytes = total
+        self._local = threading.local()
+
+    def _work(self) -> np.ndarray:
+        """Memory that a call needs; each thread keeps its own."""
+        work = getattr(self._local, "work", None)
+        if work is None:
+            work = self._local.work = np.empty(self.source.work + 64, np.uint8)
+        return work
+
+    def __call__(self, arrays: Sequence[Any]) -> list[np.ndarray]:
+        held = [np.ascontiguousarray(x, t) for x, t in zip(arrays, self._inputs, strict=True)]
+        places = np.array([x.__array_interface__["data"][0] for x in held], np.uint64)
+        out = np.empty(self._bytes + 64, np.uint8)
+        at = lambda x: x.__array_interface__["data"][0]
+        targets = self._offsets + np.uint64(at(out))
+        self._function(at(places), at(targets), -(-at(self._work()) // 64) * 64)
+        return [np.ndarray(shape, t, out, k) for shape, t, k in self._views]
+
+
+def traced(function: Callable, examples: Sequence[Any], lanes: int) -> tuple[Any, Any]:
+    """The jaxpr of a function for one lane, and the structure of its result."""
+    axes = [(AXIS, lanes)] if lanes > 1 else []
+    jaxpr, shapes = jax.make_jaxpr(function, axis_env=axes, return_shape=True)(*examples)
+    return jaxpr, jax.tree.structure(shapes)
+
+
+def translate(
+    function: Callable, examples: Sequence[Any], own: Sequence[bool] | None = None, lanes: int = 1
+) -> Program:
+    """The program of a function of arrays that returns a list of arrays; `examples` have the shapes
+    and types of one lane. Raises Unsupported."""
+    jaxpr, _ = traced(function, examples, lanes)
+    return Program(Source(jaxpr, [True] * len(examples) if own is None else own, lanes))
+
+
+__all__ = ["AXIS", "Program", "Source", "traced", "translate"]

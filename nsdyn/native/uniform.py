@@ -1,0 +1,76 @@
+"""What is the same in all lanes, variable by variable of a jaxpr."""
+
+from collections.abc import Iterator, Sequence
+
+from jax.extend import core
+
+
+def inner_jaxprs(equation) -> Iterator:
+    for value in equation.params.values():
+        for x in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(x, core.ClosedJaxpr):
+                yield x.jaxpr
+            elif isinstance(x, core.Jaxpr):
+                yield x
+
+
+def size(jaxpr) -> int:
+    """Equations in all."""
+    return sum(1 + sum(size(j) for j in inner_jaxprs(e)) for e in jaxpr.eqns)
+
+
+class Uniform:
+    """Which results all lanes share, given which arguments they do; each question is answered
+    once."""
+
+    def __init__(self) -> None:
+        self.known: dict = {}
+
+    def results(self, jaxpr, flags: Sequence[bool]) -> list[bool]:
+        if all(flags):
+            return [True] * len(jaxpr.outvars)
+        key = id(jaxpr), tuple(flags)
+        if key not in self.known:
+            self.known[key] = self._results(jaxpr, flags), jaxpr
+        return self.known[key][0]
+
+    def _results(self, jaxpr, flags: Sequence[bool]) -> list[bool]:
+        shared = dict(zip(jaxpr.invars, flags, strict=True))
+        read = lambda x: True if isinstance(x, core.Literal) else shared.get(x, True)
+        for equation in jaxpr.eqns:
+            found = self._equation(equation, [read(x) for x in equation.invars])
+            shared.update(zip(equation.outvars, found, strict=True))
+        return [read(x) for x in jaxpr.outvars]
+
+    def _equation(self, equation, flags: list[bool]) -> list[bool]:
+        name, params = equation.primitive.name, equation.params
+        if name in ("pmin", "pmax") or all(flags):
+            return [True] * len(equation.outvars)
+        if name == "while":
+            n = params["cond_nconsts"]
+            m = n + params["body_nconsts"]
+            test = params["cond_jaxpr"].jaxpr, flags[:n]
+            return self.carry(params["body_jaxpr"].jaxpr, flags[n:m], flags[m:], [], test)
+        if name == "scan":
+            n, m = params["num_consts"], params["num_carry"]
+            body, xs = params["jaxpr"].jaxpr, flags[n + m :]
+            carry = self.carry(body, flags[:n], flags[n : n + m], xs)
+            return carry + self.results(body, [*flags[:n], *carry, *xs])[m:]
+        if name == "cond" and flags[0]:
+            each = [self.results(b.jaxpr, flags[1:]) for b in params["branches"]]
+            return [all(x) for x in zip(*each, strict=True)]
+        if name in ("jit", "pjit", "custom_jvp_call", "closed_call"):
+            return self.results(next(inner_jaxprs(equation)), flags)
+        return [False] * len(equation.outvars)
+
+    def carry(self, body, consts, carry, xs, test=None) -> list[bool]:
+        """Which numbers carried through a loop all lanes share."""
+        carry = list(carry)
+        while True:
+            if test is not None and not self.results(test[0], [*test[1], *carry])[0]:
+                return [False] * len(carry)
+            new = self.results(body, [*consts, *carry, *xs])[: len(carry)]
+            new = [a and b for a, b in zip(carry, new, strict=True)]
+            if new == carry:
+                return carry
+            carry = new

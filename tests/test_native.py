@@ -1,0 +1,400 @@
+"""The native backend: every primitive against XLA, loops and branches in lanes, the cache, machines
+without a compiler, and whole runs."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import nsdyn
+from nsdyn import problems
+from nsdyn.integrators import NSGA, RK4, EventDriven
+from nsdyn.native import build
+from nsdyn.native.lowering import PRIMITIVES
+from nsdyn.native.program import AXIS, traced, translate
+from nsdyn.native.unsupported import Unsupported
+
+LANES = (1, 4)
+SPECIAL = np.array(
+    [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -2.5, 2.5, 1e300, 1e-300]
+)  # XLA counts subnormal numbers as zero
+
+
+class Args:
+    """The arguments of one lane, filled with random numbers."""
+
+    def __init__(self, seed: int):
+        rng = np.random.default_rng(seed)
+        self.x = rng.normal(size=(12,))
+        self.y = rng.normal(size=(12,))
+        self.special = rng.permutation(SPECIAL)
+        self.other = rng.permutation(SPECIAL)
+        self.unit = rng.uniform(-1, 1, size=(12,))
+        self.angle = rng.normal(size=(12,)) * 10.0 ** rng.integers(-8, 9, size=12)
+        self.i = rng.integers(-9, 10, size=(12,))
+        self.j = rng.integers(-3, 4, size=(12,))
+        self.short = rng.integers(-(2**31), 2**31, size=(12,)).astype(np.int32)
+        self.b = rng.uniform(size=(12,)) < 0.5
+        self.c = rng.uniform(size=(12,)) < 0.5
+        self.m = rng.normal(size=(6, 6))
+        self.n = rng.normal(size=(6, 6))
+        self.large = rng.normal(size=(40, 9))
+        self.k = rng.integers(-2, 9)
+        self.places = rng.integers(0, 40, size=(20,))
+
+
+NAMES = list(vars(Args(0)))
+FLOATS = (
+    "sin cos tan asin acos atan sinh cosh tanh exp expm1 log log1p sqrt cbrt abs neg sign floor"
+)
+UNARY = {
+    **{name: (lambda f: lambda a: f(a.x))(getattr(lax, name)) for name in FLOATS.split()},
+    "special": lambda a: jnp.stack(
+        [lax.abs(a.special), lax.sign(a.special), lax.sqrt(a.special), jnp.sin(a.special)]
+    ),
+    "finite": lambda a: lax.is_finite(a.special),
+    "round": lambda a: jnp.stack([jnp.round(a.special), lax.ceil(a.special)]),
+    "angle": lambda a: jnp.stack([jnp.sin(a.angle), jnp.cos(a.angle)]),
+    "asin of unit": lambda a: jnp.stack(
+        [jnp.arcsin(a.unit), jnp.arccos(a.unit), lax.atanh(a.unit)]
+    ),
+    "powers": lambda a: jnp.stack([a.x**2, a.x**3, a.x**-2, a.x**7, a.i**3]),
+    "square": lambda a: lax.square(a.x),
+    "rsqrt": lambda a: lax.rsqrt(jnp.abs(a.x)),
+    "logistic": lambda a: jax.nn.sigmoid(a.x),
+    "not": lambda a: ~a.b,
+    "not of integers": lambda a: ~a.i,
+    "to float": lambda a: jnp.stack([a.i.astype(float), a.b.astype(float)]),
+    "to integer": lambda a: jnp.stack([(1e3 * a.x).astype(int), a.b.astype(int)]),
+    "to short": lambda a: jnp.stack([a.i.astype(jnp.int32), (9 * a.x).astype(jnp.int32)]),
+    "to bool": lambda a: jnp.stack([a.x.astype(bool), a.j.astype(bool)]),
+    "short arithmetic": lambda a: jnp.stack([a.short + a.short, a.short * 3, -a.short]),
+}
+BINARY = {
+    "arithmetic": lambda a: jnp.stack([a.x + a.y, a.x - a.y, a.x * a.y, a.x / a.y]),
+    "special arithmetic": lambda a: jnp.stack([a.special + a.other, a.special * a.other]),
+    "special quotient": lambda a: a.special / a.other,
+    "max, min": lambda a: jnp.stack([jnp.maximum(a.special, a.other), jnp.minimum(a.i, a.j)]),
+    "min": lambda a: jnp.minimum(a.special, a.other),
+    "comparison": lambda a: jnp.stack(
+        [a.special < a.other, a.special <= a.other, a.special == a.other, a.special != a.other]
+    ),
+    "integer comparison": lambda a: jnp.stack([a.i > a.j, a.i >= a.j, a.i == a.j]),
+    "bits": lambda a: jnp.stack([a.b & a.c, a.b | a.c, a.b ^ a.c, a.b == a.c, a.b != a.c]),
+    "integer bits": lambda a: jnp.stack([a.i & a.j, a.i | a.j, a.i ^ a.j]),
+    "division": lambda a: jnp.stack([lax.div(a.i, a.j), lax.rem(a.i, a.j)]),
+    "floor division": lambda a: jnp.stack([a.i // a.j, a.i % a.j]),
+    "rem": lambda a: lax.rem(a.x, a.y),
+    "mod": lambda a: a.x % a.y,
+    "atan2": lambda a: jnp.stack([lax.atan2(a.x, a.y), lax.atan2(a.special, a.other)]),
+    "pow": lambda a: jnp.abs(a.x) ** a.y,
+    "select": lambda a: jnp.where(a.b, a.special, a.y),
+    "select by number": lambda a: lax.select_n(
+        jnp.clip(a.j, 0, 2).astype(jnp.int32), a.x, a.y, -a.x
+    ),
+    "clamp": lambda a: lax.clamp(-0.5, a.x, 0.5),
+}
+MOVEMENT = {
+    "shapes": lambda a: a.m.T.reshape(4, 9)[:, ::-1][1:3, 2:8:2],
+    "large shapes": lambda a: a.large.T[:, ::-1][2:7, 3:30:3],
+    "concatenate": lambda a: jnp.concatenate([a.m, a.n[:2]], 0),
+    "concatenate large": lambda a: jnp.concatenate([a.large, a.large[:, :2]], 1),
+    "stack": lambda a: jnp.stack([a.large, 2 * a.large], 1),
+    "split": lambda a: jnp.split(a.m, 3)[1],
+    "pad": lambda a: lax.pad(a.m, 7.0, ((1, 2, 1), (0, -1, 0))),
+    "tile": lambda a: jnp.tile(a.x, 2),
+    "broadcast": lambda a: a.x[:, None] * jnp.ones((12, 40)) + a.y[:, None],
+    "iota": lambda a: lax.broadcasted_iota(float, (30, 9), 0) + a.x[0],
+    "dynamic slice": lambda a: lax.dynamic_slice(a.m, (a.k, a.k - 2), (2, 3)),
+    "dynamic slice of memory": lambda a: lax.dynamic_slice(a.large, (a.k * 5, 0), (20, 9)),
+    "update": lambda a: lax.dynamic_update_slice(a.m, a.n[:2, :3], (a.k, 1)),
+    "update of memory": lambda a: lax.dynamic_update_slice(a.large, a.n, (a.k * 5, 2)),
+    "index": lambda a: a.x[a.k],
+    "take": lambda a: a.large[a.places],
+    "take filled": lambda a: jnp.take(a.x, a.places, mode="fill", fill_value=jnp.nan),
+    "windows": lambda a: jax.vmap(lambda k: lax.dynamic_slice(a.x, (k,), (3,)))(a.j),
+    "diagonal": lambda a: jnp.diagonal(a.m),
+    "set": lambda a: a.m.at[:, a.k].set(a.x[:6]),
+    "set dropped": lambda a: a.x.at[a.k + 8].set(1.0),
+    "add at": lambda a: a.x.at[jnp.array([1, 1, 3])].add(a.y[:3]),
+    "max at": lambda a: a.b.at[a.k].max(True),
+}
+REDUCTIONS = {
+    "sum": lambda a: jnp.stack([a.m.sum(0), a.m.sum(1)]),
+    "product": lambda a: a.m.prod(1),
+    "large sum": lambda a: a.large.sum(0),
+    "large maximum": lambda a: jnp.stack([a.large.max(), a.large.min()]),
+    "maximum": lambda a: jnp.stack([a.m.max(0), a.m.min(1)]),
+    "maximum of NaN": lambda a: jnp.stack([a.special.max(), a.special.min()]),
+    "integer maximum": lambda a: jnp.stack([a.i.max(), a.i.min(), a.i.sum()]),
+    "any, all": lambda a: jnp.stack(
+        [a.b.any(), a.b.all(), (a.large > 0).any(), (a.large > 9).all()]
+    ),
+    "argmax": lambda a: jnp.stack([jnp.argmax(a.x), jnp.argmin(a.x), jnp.argmax(a.special)]),
+    "argmax of bool": lambda a: jnp.stack([jnp.argmax(a.b), jnp.argmax(a.large.ravel() > 1.5)]),
+    "argmax of memory": lambda a: jnp.argmin(a.large.ravel()),
+    "cumulative": lambda a: jnp.stack([jnp.cumsum(a.x), lax.cummax(a.x), jnp.cumsum(a.x[::-1])]),
+    "sort": lambda a: jnp.sort(a.special),
+    "argsort": lambda a: jnp.argsort(a.i),
+    "product of matrices": lambda a: a.m @ a.n @ a.x[:6],
+    "large product": lambda a: a.large @ a.large.T,
+    "many products": lambda a: jnp.einsum(
+        "aij,ajk->aik", a.large.reshape(10, 6, 6), a.large.reshape(10, 6, 6)
+    ),
+    "outer": lambda a: jnp.outer(a.x, a.y),
+    "cholesky": lambda a: jnp.linalg.cholesky(a.m @ a.m.T + jnp.eye(6)),
+    "cholesky fails": lambda a: jnp.linalg.cholesky(a.m @ a.m.T - 9 * jnp.eye(6)),
+    "solve": lambda a: jnp.linalg.solve(a.m, a.n),
+    "inverse": lambda a: jnp.linalg.inv(a.m),
+    "triangular": lambda a: jax.scipy.linalg.solve_triangular(a.m, a.n, trans=1, lower=True),
+    "triangular, unit": lambda a: jax.scipy.linalg.solve_triangular(a.m, a.n, unit_diagonal=True),
+    "cho_solve": lambda a: jax.scipy.linalg.cho_solve((a.m, True), a.n),
+}
+
+
+def _while(a):
+    """Lanes stop at different times; an array is written on the way."""
+
+    def body(c):
+        i, x, seen = c
+        return i + 1, 0.7 * x + a.y[0], seen.at[i].set(x[0])
+
+    return lax.while_loop(lambda c: c[0] < a.k + 3, body, (0, a.x, jnp.zeros(30)))
+
+
+def _scan(a):
+    def body(c, row):
+        return c * 0.5 + row.sum(), (c, row[::-1])
+
+    end, (seen, rows) = lax.scan(body, a.x[0], a.large, reverse=True)
+    return jnp.concatenate([end[None], seen, rows.ravel()])
+
+
+def _cond(a):
+    up = lambda x, big: (x + 1, big.at[a.k + 2].set(0.0))
+    down = lambda x, big: (jnp.sin(x), big)
+    x, big = lax.cond(a.x[0] > 0, up, down, a.x, a.large)
+    return jnp.concatenate([x, big.ravel()])
+
+
+def _nested(a):
+    def inner(c):
+        return c[0] + 1, c[1] + lax.cond(c[1] > 0, lambda x: -x / 2, lambda x: x * x + 0.1, c[1])
+
+    def outer(k, x):
+        return lax.while_loop(lambda c: (c[0] < 5) & (jnp.abs(c[1]) < 2), inner, (a.j[0], x))[1]
+
+    return lax.fori_loop(0, jnp.maximum(a.k, 1), outer, a.x[0])
+
+
+def _swap(a):
+    """Numbers and arrays that change places."""
+    x, y, u, v = lax.fori_loop(
+        0, 5, lambda k, c: (c[1], c[0], c[3], c[2].at[k].add(1.0)), (a.x, a.y, a.large, 2 * a.large)
+    )
+    return jnp.concatenate([x, y, u.ravel(), v.ravel()])
+
+
+def _once(a):
+    """A loop that runs once or not at all."""
+
+    def redo(c):
+        x, big, _ = c
+        return x * 2, big.at[a.k + 1, 3].set(x[0]), jnp.zeros((), bool)
+
+    x, big, _ = lax.while_loop(lambda c: c[2], redo, (a.x, a.large + 1.0, a.x[1] > 0))
+    return jnp.concatenate([x, big.ravel()])
+
+
+CONTROL = {
+    "while": lambda a: jnp.concatenate([jnp.ravel(x).astype(float) for x in _while(a)]),
+    "scan": _scan,
+    "cond": _cond,
+    "switch": lambda a: lax.switch(a.k, [lambda x: x, lambda x: 2 * x, lambda x: -x], a.x),
+    "nested": _nested,
+    "swap": _swap,
+    "once": _once,
+    "old value": lambda a: a.large.at[a.k].set(0.0).sum() + a.large.sum(),
+    "derivative": lambda a: jax.jacfwd(lambda x: jnp.sin(x) * x[0])(a.x),
+    "structural zeros": lambda a: jax.hessian(lambda x: jnp.sum(x[:3] ** 3))(a.x),
+}
+CASES = {**UNARY, **BINARY, **MOVEMENT, **REDUCTIONS, **CONTROL}
+
+
+def arguments(values) -> Args:
+    args = Args(0)
+    for name, value in zip(NAMES, values, strict=True):
+        setattr(args, name, value)
+    return args
+
+
+@pytest.fixture(scope="module", params=LANES)
+def results(request) -> dict:
+    """What both backends find for all cases at once: native is one program."""
+    lanes = request.param
+    every = [list(vars(Args(seed)).values()) for seed in range(lanes)]
+    function = lambda *values: [case(arguments(values)) for case in CASES.values()]
+    program = translate(function, every[0], None, lanes)
+    stacked = [np.stack(column) for column in zip(*every, strict=True)]
+    found = program(stacked if lanes > 1 else every[0])
+    found = found if lanes > 1 else [x[None] for x in found]
+    expected = [np.asarray(x) for x in jax.jit(jax.vmap(function))(*stacked)]
+    return {name: (a, b) for name, a, b in zip(CASES, found, expected, strict=True)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_primitives_agree_with_xla(results, name):
+    native, xla = results[name]
+    assert native.dtype == xla.dtype and native.shape == xla.shape
+    if native.dtype.kind == "f":
+        scale = np.max(np.abs(xla), where=np.isfinite(xla), initial=1.0)
+        exact = name.startswith(("special", "max", "min", "select", "comparison"))
+        np.testing.assert_allclose(native, xla, rtol=1e-12, atol=0 if exact else 1e-13 * scale)
+    else:
+        np.testing.assert_array_equal(native, xla)
+
+
+def test_every_common_primitive_is_in_the_table():
+    assert {"add", "scan", "while", "cond", "cholesky", "lu", "sort", "gather"} <= set(PRIMITIVES)
+
+
+def test_what_is_unknown_is_named():
+    with pytest.raises(Unsupported, match="the primitive lgamma"):
+        translate(lambda x: [lax.lgamma(x)], [np.ones(4)])
+    with pytest.raises(Unsupported, match="float32"):
+        translate(lambda x: [x + 1], [np.ones(4, np.float32)])
+
+
+def test_a_question_to_all_lanes():
+    """What is the same in all lanes stays one number, and loops on it do not need masks."""
+
+    def function(x):
+        go = lambda c: lax.pmin((c[1] < 4.0).astype(int), AXIS) == 1
+        return list(lax.while_loop(go, lambda c: (c[0] + 1, c[1] + x), (0, x)))
+
+    x = np.array([1.0, 0.5, 2.0, 0.1])
+    count, end = translate(function, [x[0]], None, 4)([x])
+    assert count.tolist() == [1, 1, 1, 1] and end.tolist() == (2 * x).tolist()
+
+
+# The cache
+
+
+TEXT = 'extern "C" int answer() { return 42; }\n'
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("NSDYN_CACHE", str(tmp_path))
+    return tmp_path / "native"
+
+
+def test_an_entry_is_made_once(cache, monkeypatch):
+    assert build.library(TEXT).answer() == 42
+    names = sorted(path.suffix for path in cache.iterdir())
+    assert names == [".so", ".sum"]
+    monkeypatch.setattr(build, "_compiled", None)
+    assert build.library(TEXT).answer() == 42
+
+
+@pytest.mark.parametrize("suffix", [".so", ".sum"])
+@pytest.mark.parametrize("content", [b"", b"nonsense", None])
+def test_a_corrupt_entry_is_made_again(cache, suffix, content):
+    text = TEXT.replace("42", str(43 + len(suffix)))  # a library that is not loaded yet
+    path, folder = build.compiler(), build.cache_folder("native")
+    entry = folder / f"{build._digest(text, path)}{suffix}"
+    if content is not None:
+        entry.write_bytes(content)
+    assert build.library(text).answer() == 43 + len(suffix)
+    assert build._is_sound(entry.with_suffix(".so"), entry.with_suffix(".sum"))
+
+
+def test_without_a_cache_nothing_is_left(tmp_path, monkeypatch):
+    monkeypatch.setenv("NSDYN_CACHE", "0")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert build.library(TEXT.replace("42", "7")).answer() == 7
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_processes_at_once(cache):
+    code = f"from nsdyn.native.build import library; assert library({TEXT!r}).answer() == 42"
+    run = lambda: subprocess.Popen([sys.executable, "-c", code])
+    assert [p.wait() for p in [run(), run(), run()]] == [0, 0, 0]
+    assert sorted(path.suffix for path in cache.iterdir()) == [".so", ".sum"]
+
+
+def test_no_compiler(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(Unsupported, match="compiler"):
+        build.library(TEXT)
+    monkeypatch.setenv("NSDYN_BACKEND", "auto")
+    solution = nsdyn.simulate(problems.pendulum(), EventDriven(RK4()), step=1e-2, t_end=0.1)
+    assert solution.backend == "xla"
+
+
+# Whole runs
+
+
+def both(run):
+    found = []
+    for name in ("native", "xla"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("NSDYN_BACKEND", name)
+            found.append(run())
+        assert found[-1].backend == name
+    return found
+
+
+def agree(a, b, tolerance=1e-9):
+    assert np.array_equal(a.status, b.status) and np.array_equal(a.mode, b.mode)
+    for name in ("q", "v", "energy", "t_stop"):
+        x, y = getattr(a, name), getattr(b, name)
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance, equal_nan=True)
+    np.testing.assert_allclose(a.events.t, b.events.t, rtol=tolerance, equal_nan=True)
+    np.testing.assert_allclose(a.events.Lam, b.events.Lam, rtol=1e-7, atol=1e-9, equal_nan=True)
+
+
+@pytest.mark.parametrize("integrator", [EventDriven(RK4()), NSGA()], ids=["RK4", "NSGA"])
+def test_a_run_is_the_same(integrator):
+    agree(*both(lambda: nsdyn.simulate(problems.three_r_pendulum(), integrator, step=2e-3)))
+
+
+def test_a_batch_is_the_same():
+    problem = problems.three_r_pendulum()
+    q0 = np.asarray(problem.q0) + 0.1 * np.random.default_rng(0).normal(size=(19, 3))
+    run = lambda: nsdyn.sweep(problem, EventDriven(RK4()), step=5e-3, q0=q0, save_every=3)
+    agree(*both(run))
+
+
+def test_a_batch_with_more_events_than_a_block_holds():
+    """Runs of a group end their blocks together, each with a log of its own."""
+    problem = problems.rimless_wheel()
+    v0 = np.asarray(problem.v0) * np.linspace(0.8, 1.5, 9)[:, None]
+    run = lambda: nsdyn.sweep(
+        problem, EventDriven(RK4()), step=1e-2, v0=v0, t_end=45.0, save_every=50
+    )
+    native, xla = both(run)
+    assert native.events.count.max() > 32
+    agree(native, xla, 1e-6)
+
+
+def test_a_wrong_setting_is_refused(monkeypatch):
+    monkeypatch.setenv("NSDYN_BACKEND", "fortran")
+    with pytest.raises(nsdyn.ProblemError, match="auto, native, xla"):
+        nsdyn.simulate(problems.pendulum(), EventDriven(RK4()), step=1e-2, t_end=0.1)
+
+
+def test_the_text_depends_on_nothing_else():
+    """The same program has the same text, so that the cache finds it."""
+    from nsdyn.native.program import Source
+
+    function = lambda x: [jnp.linalg.solve(x, x[0]), lax.fori_loop(0, 9, lambda k, y: y * x, x)]
+    make = lambda: Source(traced(function, [np.eye(3)], 1)[0], [True], 1).text
+    assert make() == make()
+    assert os.sep + "tmp" not in make()
