@@ -146,12 +146,22 @@ GROUP = Programs(
 )
 
 
+_ready: set = set()  # arguments for which both programs were made
+
+
 def make(native: Programs, run: Setup, own: Values, shared: Values) -> None:
-    """Compile both programs, or raise Unsupported before anything runs."""
+    """Compile both programs, or raise Unsupported before anything runs; once for such arguments."""
+    static, arrays = split((run, own, shared))
+    key = static, tuple((np.shape(x), x.dtype) for x in arrays)
+    if key in _ready:
+        return
     size = BLOCK_OF_LANES if is_batch(own) else BLOCK
     progress = native.begin(run, own, shared)
     numbers = (np.full(size + CHUNK, NEVER), np.asarray(0), np.asarray(CHUNK))
     native.advance(run, own, shared, progress, *numbers)
+    if len(_ready) >= KEPT:
+        _ready.clear()
+    _ready.add(key)
 
 
 def programs(run: Setup, own: Values, shared: Values) -> tuple[Programs, str]:
