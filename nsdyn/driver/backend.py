@@ -65,9 +65,11 @@ def _begin(run: Setup, own: Values, shared: Values) -> Any:
 
 
 def _advance(together: Callable) -> Callable:
-    def one(run: Setup, own: Values, shared: Values, *rest) -> Any:
+    def one(run: Setup, own: Values, shared: Values, progress: Any, *grid: Any) -> Any:
         nothing: Any = jax.tree.map(lambda _: None, shared, is_leaf=lambda x: x is None)
-        return advance(run, nothing, eqx.combine(own, shared), *rest, together)
+        values = eqx.combine(own, shared)
+        kept, first, length = grid
+        return advance(run, nothing, values, progress, kept, first, length, together)
 
     return one
 

@@ -395,7 +395,7 @@ def _written_out(lower: Lowering, body, consts, carry, xs, length: int, reverse:
         found = lower.closed(body, [*consts, *carry, *map(item, xs)])
         carry, rows[k] = found[:m], found[m:]
     _hold([*consts, *xs], -1)
-    stacked = []
+    stacked: list[Value] = []
     for j, aval in enumerate(body.out_avals[m:]):
         parts = [row[j] for row in rows]
         total = length * int(np.prod(aval.shape, dtype=int))

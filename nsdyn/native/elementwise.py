@@ -1,5 +1,7 @@
 """Primitives that act on every entry alone, and those that only move entries."""
 
+from typing import Any
+
 import numpy as np
 from jax.lax import GatherScatterMode
 
@@ -67,7 +69,7 @@ def entrywise(lower: Lowering, kind: str, make, *values: Value) -> Value:
     size = int(np.prod(shape, dtype=int))
     if not lower.loops(size, *values):
         arrays = [lower.nodes(v) for v in values]
-        arrays = arrays if same else np.broadcast_arrays(*arrays)
+        arrays = arrays if same else list(np.broadcast_arrays(*arrays))
         out = np.empty(size, object)
         out[:] = [make(*nodes) for nodes in zip(*(a.ravel().tolist() for a in arrays), strict=True)]
         return out.reshape(shape)
@@ -595,7 +597,8 @@ def scatter(lower: Lowering, equation, x: Value, indices: Value, updates: Value)
     params = equation.params
     d, kind, of = params["dimension_numbers"], kind_out(equation), kind_in(equation, 1)
     op = COMBINE[equation.primitive.name]
-    op = {"max": "or", "min": "and"}.get(op, op) if kind == BOOL else op
+    if kind == BOOL:
+        op = {"max": "or", "min": "and"}.get(op or "", op)
     if updates.size > 4 * SMALL:
         raise Unsupported("scatter of a large array")
     batch = [k for k in range(len(updates.shape)) if k not in d.update_window_dims]
@@ -610,7 +613,7 @@ def scatter(lower: Lowering, equation, x: Value, indices: Value, updates: Value)
     clip = params["mode"] == GatherScatterMode.CLIP
     make, graph = lower.graph.make, lower.graph
     fixed = all_known(indices) and isinstance(x, np.ndarray)
-    target = (
+    target: Any = (
         x.copy()
         if fixed
         else written_over(

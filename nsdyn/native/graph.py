@@ -119,7 +119,7 @@ class Graph:
             return self._simpler(op, args)
         if len(known) == len(args):
             return self._evaluated(op, kind, args, known)
-        rule = IDENTITIES.get(op)
+        rule: Any = IDENTITIES.get(op)
         return None if rule is None else rule(self, kind, *args)
 
     def _simpler(self, op: str, args: tuple) -> Node | None:

@@ -225,15 +225,15 @@ class Lowering(Writer):
             index = [self.graph.named(c, INT, True) for c in counters]
             node = entry(index)
             place = self.value(self.flat_index(shape, index))
-            text = self.value(node)
+            value = self.value(node)
         storage = self.storage(size, kind, node.uniform)
-        loops = " ".join(
+        heads = " ".join(
             f"for (i8 {c} = 0; {c} < {n}; {c}++)" for c, n in zip(counters, shape, strict=True)
         )
-        self.line(f"{loops} {{")
+        self.line(f"{heads} {{")
         self.lines += inside
-        self.line(f"{storage.name}[{place}] = {text}; }}")
-        return Memory(storage, shape)
+        self.line(f"{storage.name}[{place}] = {value}; }}")
+        return Memory(storage, tuple(shape))
 
 
 def kind_out(equation, number: int = 0) -> str:

@@ -174,8 +174,8 @@ def _cumulative(op: str):
             raise Unsupported("a cumulative sum of a large array")
         kind, axis = kind_out(equation), equation.params["axis"]
         rows = np.moveaxis(lower.nodes(x), axis, 0).copy()
-        order = range(len(rows))
-        order = list(reversed(order)) if equation.params["reverse"] else list(order)
+        order = list(range(len(rows)))
+        order = order[::-1] if equation.params["reverse"] else order
         for before, k in itertools.pairwise(order):
             for index in np.ndindex(rows.shape[1:]):
                 pair = (rows[(before, *index)], rows[(k, *index)])
@@ -239,12 +239,12 @@ def dot_general(lower: Lowering, equation, a: Value, b: Value) -> Value:
         left = np.transpose(lower.nodes(a), orders[0]).reshape(groups, sizes[0], inner)
         right = np.transpose(lower.nodes(b), orders[1]).reshape(groups, sizes[1], inner)
         return _products(lower, kind, left, right).reshape(shape)
-    left, right = _ordered(lower, a, orders[0]), _ordered(lower, b, orders[1])
-    uniform = left.storage.uniform and right.storage.uniform
+    first, second = _ordered(lower, a, orders[0]), _ordered(lower, b, orders[1])
+    uniform = first.storage.uniform and second.storage.uniform
     out = lower.storage(groups * sizes[0] * sizes[1], kind, uniform)
     lower.line(
         f"dot_<{lower.type(kind, uniform)}, {sizes[0]}, {sizes[1]}, {inner}>"
-        f"({left.storage.name}, {right.storage.name}, {out.name}, {groups});"
+        f"({first.storage.name}, {second.storage.name}, {out.name}, {groups});"
     )
     return Memory(out, shape)
 

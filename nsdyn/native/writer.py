@@ -118,7 +118,8 @@ class Writer:
     def block(self, mask: str | None = None) -> Iterator[list[str]]:
         """Text that the caller puts into its place; names given inside end with it."""
         outer, outer_mask = self.lines, self.mask
-        self.lines = inner = []
+        inner: list[str] = []
+        self.lines = inner
         self.mask = outer_mask if mask is None else mask
         self.graph.tables.append({})
         self.named.append([])
