@@ -8,7 +8,7 @@ from mechanisms import BALL
 
 import nsdyn
 from nsdyn import laws
-from nsdyn.analysis.coarse import change_ratio, trapezoid_ratio
+from nsdyn.analysis.coarse import Pieces, change_ratio, trapezoid_ratio
 from nsdyn.integrators import NSGA, RK4, EventDriven, MoreauJean
 from nsdyn.problems.three_r_pendulum import three_r_pendulum
 
@@ -39,13 +39,13 @@ def test_a_spring_that_oscillates_within_a_step_is_told(name):
 
 
 def test_the_ratios_of_an_oscillation():
-    found = nsdyn.simulate(OSCILLATOR, METHODS["RK4"], step=0.1)
+    found = Pieces.of(nsdyn.simulate(OSCILLATOR, METHODS["RK4"], step=0.1))
     assert np.allclose(change_ratio(found), 2 * np.sin(0.05), rtol=0.02)
     assert np.allclose(trapezoid_ratio(found), 0.1**2 / 24, rtol=0.02)
 
 
 def test_a_robot_that_turns_within_a_step_is_told():
-    """Four steps, two of them with an event."""
+    """Four steps and two events."""
     with pytest.warns(nsdyn.CoarseStepWarning):
         nsdyn.simulate(three_r_pendulum(), METHODS["RK4"], step=0.5, law=laws.MuellerTransition())
 

@@ -12,9 +12,11 @@ nothing to do with each other. And, where q' = v, how far q is from the trapezoi
     s_k = |q_(k+1) - q_k| + h/2 (|v_k| + |v_(k+1)|),     d^2 = mean d_k^2 / mean s_k^2         (2)
 
 which is (w h)^2/24 for small w h. (2) needs few steps, but is zero for schemes that use this rule
-themselves. Steps with an event do not count: velocities may jump there. Neither ratio can see an
-error that the samples do not show.
+themselves. Events, where velocities jump, cut steps into pieces. Neither ratio can see an error
+that the samples do not show.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,33 +25,51 @@ from nsdyn.results.solution import Solution
 
 JUMPY = 1.2  # of r: fewer than five steps in a period
 BENT = 0.1  # of d: fewer than four
-FEWEST = 8  # steps for (1), of which a few are always at the beginning of something
+FEWEST = 8  # pieces for (1): a motion that has just begun changes much
+NOTHING = 1e-9  # of a step: a piece this short is none
 
 
-def change_ratio(solution: Solution) -> np.ndarray:
-    """r of (1) for each velocity of a single run."""
-    start, end = _smooth_steps(solution, solution.v)
+class Pieces(NamedTuple):
+    """The motion between neighbouring samples and events: durations, and coordinates and velocities
+    at both ends."""
+
+    h: np.ndarray
+    q: tuple[np.ndarray, np.ndarray]
+    v: tuple[np.ndarray, np.ndarray]
+
+    @staticmethod
+    def of(solution: Solution) -> "Pieces":
+        good = np.all(np.isfinite(solution.v), axis=1)
+        events = solution.events
+        t = np.concatenate([events.t, solution.t[good]])
+        order = np.argsort(t, kind="stable")  # an event before a sample at the same time
+        sorted_ = lambda *x: np.concatenate(x)[order]
+        q = sorted_(events.q, solution.q[good])
+        arriving = sorted_(events.v_before, solution.v[good])
+        leaving = sorted_(events.v_after, solution.v[good])
+        h = np.diff(t[order])
+        real = h > NOTHING * solution.step
+        return Pieces(
+            h=h[real, None],
+            q=(q[:-1][real], q[1:][real]),
+            v=(leaving[:-1][real], arriving[1:][real]),
+        )
+
+
+def change_ratio(pieces: Pieces) -> np.ndarray:
+    """r of (1) for each velocity."""
+    start, end = pieces.v
     if len(start) < FEWEST:
         return np.zeros(start.shape[1])
     return _ratio(end - start, start)
 
 
-def trapezoid_ratio(solution: Solution) -> np.ndarray:
-    """d of (2) for each coordinate of a single run with q' = v."""
-    q0, q1 = _smooth_steps(solution, solution.q)
-    v0, v1 = _smooth_steps(solution, solution.v)
-    half = 0.5 * np.subtract(*_smooth_steps(solution, solution.t[:, None])[::-1])
+def trapezoid_ratio(pieces: Pieces) -> np.ndarray:
+    """d of (2) for each coordinate, where q' = v."""
+    (q0, q1), (v0, v1) = pieces.q, pieces.v
+    half = 0.5 * pieces.h
     size = np.abs(q1 - q0) + half * (np.abs(v0) + np.abs(v1))
     return _ratio(q1 - q0 - half * (v0 + v1), size)
-
-
-def _smooth_steps(solution: Solution, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A quantity at the starts and the ends of all steps without an event."""
-    inside = np.searchsorted(solution.t, solution.events.t, side="right") - 1
-    number = np.arange(len(solution.t) - 1)
-    smooth = ~np.isin(number, [inside, inside - 1])
-    smooth &= np.all(np.isfinite(solution.v[1:]), axis=1)
-    return x[:-1][smooth], x[1:][smooth]
 
 
 def _ratio(x: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -62,9 +82,10 @@ def warn_if_coarse(solution: Solution, rates_are_velocities: bool) -> None:
     """Warn of a run whose samples show that its steps are too long."""
     if solution.save_every != 1:
         return
-    found = np.max(change_ratio(solution), initial=0.0) > JUMPY
+    pieces = Pieces.of(solution)
+    found = np.max(change_ratio(pieces), initial=0.0) > JUMPY
     if rates_are_velocities:
-        found |= np.max(trapezoid_ratio(solution), initial=0.0) > BENT
+        found |= np.max(trapezoid_ratio(pieces), initial=0.0) > BENT
     if found:
         warn(
             f"{solution.problem}: step = {solution.step:g} is too long to follow the motion, and "

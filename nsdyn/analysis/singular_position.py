@@ -72,7 +72,8 @@ def singular_position(
     G, M, g, sizes = map(np.asarray, _rows_and_masses(model, points, p))
     s = _smallest_sines(G, M)
     ends = [len(some.t), -1]
-    reach = np.sqrt(here.v @ M[len(some.t) + PLACES // 2] @ here.v) * AROUND * h
+    with np.errstate(over="ignore"):  # a state that blew up
+        reach = np.sqrt(here.v @ M[len(some.t) + PLACES // 2] @ here.v) * AROUND * h
     if s is None or np.any(np.abs(g[ends]) > HOLDS * sizes[ends] * reach):  # (3)
         return None
     usual, window = s[: len(some.t)], s[len(some.t) :]

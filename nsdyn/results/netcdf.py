@@ -150,6 +150,8 @@ def _read(
     """The arrays and the metadata in a file."""
     import xarray
 
+    if len(data) % 4:
+        raise ValueError("expected a length that is a multiple of 4, as in every netCDF 3 file")
     with xarray.open_dataset(io.BytesIO(data), engine="scipy", decode_cf=False) as dataset:
         found = dataset.attrs.get("format")
         if found != FORMAT:
