@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 # The compilation cache makes a second run fast and is empty on a clean checkout. One BLAS thread for each worker,
 # so that workers do not compete for cores.
 TEST_ENV = JAX_COMPILATION_CACHE_DIR="$(CURDIR)/build/jax-cache" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=1 \
-           OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+           NSDYN_CACHE="$(CURDIR)/build/cache" OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # Most of the time of the tests goes into compiling programs that run for milliseconds: without the compiler's optimisations and
 # its newer code generator that takes a third less. The latter's flag may be unknown, which would end the run: it is tried out.
 PLAIN = --xla_backend_optimization_level=0
@@ -19,7 +19,7 @@ PLAINER = $(PLAIN) --xla_cpu_use_fusion_emitters=false
 # results, driver, analysis, checks, multibody, command line, integrators.
 AS_USED = formulations traps non_ideal storage batches transition_report check_units chain cli orders
 AS_USED_FILES = $(AS_USED:%=tests/test_%.py)
-# And some with the types and shapes in signatures checked while they run.
+# And some with the types and shapes in signatures checked while they run, and with XLA alone.
 TYPED_FILES = tests/test_contract.py
 OR_NONE = || [ $$? -eq 5 ]  # 5: ARGS select none of these tests
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist=loadfile --durations=15 -q
@@ -48,7 +48,7 @@ test: lint types  ## lint, type check, run the tests but for slow ones; ARGS="-k
 	XLA_FLAGS="$(PLAINER)" $(PY) -c 'import jax; jax.devices()' 2>/dev/null && flags="$(PLAINER)" || flags="$(PLAIN)"; \
 	$(TEST_ENV) XLA_FLAGS="$(XLA_FLAGS) $$flags" $(PYTEST) -m "not slow" $(AS_USED_FILES:%=--ignore=%) $(TYPED_FILES:%=--ignore=%) $(ARGS) $(OR_NONE)
 	$(TEST_ENV) $(PYTEST) -m "not slow" $(AS_USED_FILES) $(ARGS) $(OR_NONE)
-	$(TEST_ENV) NSDYN_CHECK_TYPES=1 $(PYTEST) -m "not slow" $(TYPED_FILES) $(ARGS) $(OR_NONE)
+	$(TEST_ENV) NSDYN_CHECK_TYPES=1 NSDYN_BACKEND=xla $(PYTEST) -m "not slow" $(TYPED_FILES) $(ARGS) $(OR_NONE)
 
 # As users run it, with the compiler's optimisations.
 test-all: lint types  ## the same with the slow ones: studies, long runs, more derivatives

@@ -37,7 +37,7 @@ from nsdyn.native.unsupported import Unsupported
 
 SETTING = "NSDYN_BACKEND"
 CHOICES = ("auto", "native", "xla")
-DEFAULT = "xla"
+DEFAULT = "auto"
 LANES = 8
 BLOCK_OF_LANES = 1024  # samples in a block of a group
 KEPT = 32  # programs kept

@@ -588,6 +588,8 @@ COMBINE = {
     "scatter-mul": "mul",
     "scatter_mul": "mul",
 }
+LOGICAL = {"max": "or", "min": "and", None: None}
+COMBINE_FLAGS = {name: LOGICAL.get(op, op) for name, op in COMBINE.items()}
 
 
 @primitive(*COMBINE)
@@ -596,9 +598,7 @@ def scatter(lower: Lowering, equation, x: Value, indices: Value, updates: Value)
     dropped, or clipped."""
     params = equation.params
     d, kind, of = params["dimension_numbers"], kind_out(equation), kind_in(equation, 1)
-    op = COMBINE[equation.primitive.name]
-    if kind == BOOL:
-        op = {"max": "or", "min": "and"}.get(op or "", op)
+    op = (COMBINE_FLAGS if kind == BOOL else COMBINE)[equation.primitive.name]
     if updates.size > 4 * SMALL:
         raise Unsupported("scatter of a large array")
     batch = [k for k in range(len(updates.shape)) if k not in d.update_window_dims]
