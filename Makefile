@@ -46,7 +46,7 @@ figures: $(STAMP)  ## compute and draw all figures into figures/
 
 test: lint types  ## lint, type check, run the tests but for slow ones; ARGS="-k name" selects
 	XLA_FLAGS="$(PLAINER)" $(PY) -c 'import jax; jax.devices()' 2>/dev/null && flags="$(PLAINER)" || flags="$(PLAIN)"; \
-	$(TEST_ENV) XLA_FLAGS="$(XLA_FLAGS) $$flags" $(PYTEST) -m "not slow" $(AS_USED_FILES:%=--ignore=%) $(TYPED_FILES:%=--ignore=%) $(ARGS) $(OR_NONE)
+	$(TEST_ENV) NSDYN_CXXFLAGS=-O0 XLA_FLAGS="$(XLA_FLAGS) $$flags" $(PYTEST) -m "not slow" $(AS_USED_FILES:%=--ignore=%) $(TYPED_FILES:%=--ignore=%) $(ARGS) $(OR_NONE)
 	$(TEST_ENV) $(PYTEST) -m "not slow" $(AS_USED_FILES) $(ARGS) $(OR_NONE)
 	$(TEST_ENV) NSDYN_CHECK_TYPES=1 NSDYN_BACKEND=xla $(PYTEST) -m "not slow" $(TYPED_FILES) $(ARGS) $(OR_NONE)
 

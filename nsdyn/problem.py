@@ -98,9 +98,9 @@ class Problem(eqx.Module):
         """Verify the problem at its start and, in a coarse run, at its mode changes. Returns a
         report, line by line; raises ProblemError or warns if something is wrong."""
         from nsdyn.checks.problem_check import check
-        from nsdyn.driver.pure_run import rollout
+        from nsdyn.driver.single_run import attempt
 
-        return check(self, rollout)
+        return check(self, attempt)
 
 
 def _parts(constraint: Any) -> tuple[AbstractConstraint, ...]:

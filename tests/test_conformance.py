@@ -256,12 +256,12 @@ def test_the_forms_of_muellers_law_agree_in_time_steps(scheme):
     satisfy the persistent row, so the forms have to remove its rate too."""
     problem = problems.three_r_pendulum()
     found = [
-        run(problem, scheme, step=2e-2, law=laws.MuellerTransition(form))
+        nsdyn.simulate(problem, scheme, step=2e-2, law=laws.MuellerTransition(form), check=False)
         for form in ("lagrange", "redundant", "minimal")
     ]
-    assert int(found[0].events.count) == 2
+    assert len(found[0].events) == 2
     for other in found[1:]:
-        assert np.abs(np.asarray(other.v - found[0].v)).max() < 1e-12
+        assert np.abs(other.v - found[0].v).max() < 1e-12
 
 
 def test_refused_pairs_say_why():

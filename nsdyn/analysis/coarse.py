@@ -12,7 +12,7 @@ nothing to do with each other. And, where q' = v, how far q is from the trapezoi
     s_k = |q_(k+1) - q_k| + h/2 (|v_k| + |v_(k+1)|),     d^2 = mean d_k^2 / mean s_k^2         (2)
 
 which is (w h)^2/24 for small w h. (2) needs few steps, but is zero for schemes that use this rule
-themselves. Events, where velocities jump, cut steps into pieces. Neither ratio can see an error
+themselves. Events, where velocities jump, cut steps into pieces; (1) leaves those out. Neither ratio can see an error
 that the samples do not show.
 """
 
@@ -26,6 +26,9 @@ from nsdyn.results.solution import Solution
 JUMPY = 1.2  # of r: fewer than five steps in a period
 BENT = 0.1  # of d: fewer than four
 FEWEST = 8  # pieces for (1): a motion that has just begun changes much
+WHOLE = (
+    0.99  # of the longest: only whole steps count for (1), as a flight between two impacts is one
+)
 NOTHING = 1e-9  # of a step: a piece this short is none
 
 
@@ -58,7 +61,8 @@ class Pieces(NamedTuple):
 
 def change_ratio(pieces: Pieces) -> np.ndarray:
     """r of (1) for each velocity."""
-    start, end = pieces.v
+    whole = pieces.h[:, 0] >= WHOLE * np.max(pieces.h, initial=0.0)
+    start, end = (v[whole] for v in pieces.v)
     if len(start) < FEWEST:
         return np.zeros(start.shape[1])
     return _ratio(end - start, start)

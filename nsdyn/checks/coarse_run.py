@@ -10,10 +10,6 @@ Constraints that do not meet do not stop it, so their event is recorded.
 
 from collections.abc import Callable
 
-import equinox as eqx
-import jax
-import numpy as np
-
 from nsdyn._types import Number, Params, Velocity
 from nsdyn.checks.report import Report
 from nsdyn.checks.sample import STEPS
@@ -59,9 +55,16 @@ class Midpoint(AbstractSmoothMethod):
         return point.replace(t=point.t + h, q=q, v=point.v + h * a)
 
 
-def coarse_run(report: Report, problem: Problem, rollout: Callable) -> Solution:
-    """The result of `rollout` in numpy arrays; adds a line to the report about how far it got."""
-    run = jax.tree.map(np.asarray, _run(rollout, problem))
+def coarse_run(report: Report, problem: Problem, attempt: Callable) -> Solution:
+    """The run; adds a line to the report about how far it got."""
+    run = attempt(
+        problem,
+        EventDriven(Midpoint()),
+        step=(problem.t_end - problem.t0) / STEPS,
+        save_every=SAVE_EVERY,
+        max_events=MAX_EVENTS,
+        tolerances=Tolerances(meet=NEVER),
+    )
     status = Status(int(run.status))
     events = counted(run.events)
     if status is Status.OK:
@@ -74,15 +77,3 @@ def coarse_run(report: Report, problem: Problem, rollout: Callable) -> Solution:
         "warning" if status in WRONG_PROBLEM else "note",
     )
     return run
-
-
-@eqx.filter_jit
-def _run(rollout: Callable, problem: Problem) -> Solution:
-    return rollout(
-        problem,
-        EventDriven(Midpoint()),
-        step=(problem.t_end - problem.t0) / STEPS,
-        save_every=SAVE_EVERY,
-        max_events=MAX_EVENTS,
-        tolerances=Tolerances(meet=NEVER),
-    )

@@ -33,11 +33,11 @@ def check_start(problem: Problem) -> Report:
     return _start(problem)[0]
 
 
-def check(problem: Problem, rollout: Callable) -> Report:
-    """Verify a problem at its start and at its mode changes. `rollout` is `nsdyn.rollout`, which
-    this room cannot import."""
+def check(problem: Problem, attempt: Callable) -> Report:
+    """Verify a problem at its start and at its mode changes. `attempt` makes a run; it comes
+    from the driver, which this room cannot import."""
     report, model, start = _start(problem)
-    check_mode_changes(report, problem, model, start, rollout)
+    check_mode_changes(report, problem, model, start, attempt)
     return report
 
 

@@ -146,7 +146,7 @@ class Places:
 
 
 def check_mode_changes(
-    report: Report, problem: Problem, model: Model, start: Point, rollout: Callable
+    report: Report, problem: Problem, model: Model, start: Point, attempt: Callable
 ) -> None:
     """Verify (1) to (3) in a coarse run, and for guards of modes that it does not leave."""
     if model.k == 0:
@@ -155,7 +155,7 @@ def check_mode_changes(
     places = Places(model, start, problem.params, problem.t_end)
     crossed: set = set()
     after = [start]
-    for before, point in _events(coarse_run(report, problem, rollout), start, places):
+    for before, point in _events(coarse_run(report, problem, attempt), start, places):
         crossed |= _check_event(report, places, before, point)
         after.append(point)
     for k in range(len(model.parts)):

@@ -91,6 +91,12 @@ def simulate(
     return solution
 
 
+def attempt(problem: Problem, integrator: IntegratorLike, **options: Any) -> Solution:
+    """A run with the default law that is not checked and does not raise, for `problem.check()`."""
+    run = setup(problem, integrator, None, **options)
+    return computed(problem, run, plain_values(problem, None, None, None))
+
+
 def computed(problem: Problem, run: Setup, values: Values) -> Solution:
     """The solution of a run whose arguments were checked, trimmed, however it ended."""
     nothing: Any = jax.tree.map(lambda _: None, values)

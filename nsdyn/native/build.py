@@ -18,6 +18,7 @@ from pathlib import Path
 from nsdyn._cache import cache_folder
 from nsdyn.native.unsupported import Unsupported
 
+EXTRA = "NSDYN_CXXFLAGS"  # further flags, after those below
 COMPILERS = ("c++", "g++", "clang++")
 FLAGS = (
     "-O1",  # the text is already in the shape that higher levels look for, but for loops
@@ -32,6 +33,10 @@ FLAGS = (
     "-ffp-contract=off",
     "-fno-exceptions",
 )
+
+
+def _flags() -> list[str]:
+    return [*FLAGS, *os.environ.get(EXTRA, "").split()]
 
 
 def compiler() -> str:
@@ -56,7 +61,7 @@ def _processor() -> str:
 def _digest(text: str, path: str) -> str:
     about = os.stat(path)
     version = f"{path} {about.st_size} {about.st_mtime_ns}"
-    parts = (text, " ".join(FLAGS), version, platform.machine(), _processor())
+    parts = (text, " ".join(_flags()), version, platform.machine(), _processor())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -94,7 +99,7 @@ def _compiled(path: str, text: str, folder: Path) -> Path:
     source, out = folder / "program.cpp", folder / "program.so"
     source.write_text(text, "utf-8")
     run = subprocess.run(
-        [path, *FLAGS, "-o", str(out), str(source), "-lm"],
+        [path, *_flags(), "-o", str(out), str(source), "-lm"],
         capture_output=True,
         text=True,
         errors="replace",
