@@ -12,8 +12,8 @@ nothing to do with each other. And, where q' = v, how far q is from the trapezoi
     s_k = |q_(k+1) - q_k| + h/2 (|v_k| + |v_(k+1)|),     d^2 = mean d_k^2 / mean s_k^2         (2)
 
 which is (w h)^2/24 for small w h. (2) needs few steps, but is zero for schemes that use this rule
-themselves. Events, where velocities jump, cut steps into pieces; (1) leaves those out. Neither ratio can see an error
-that the samples do not show.
+themselves. Events, where velocities jump, cut steps into pieces; (1) leaves those out. Neither
+ratio can see an error that the samples do not show.
 """
 
 from typing import NamedTuple
@@ -26,17 +26,16 @@ from nsdyn.results.solution import Solution
 JUMPY = 1.2  # of r: fewer than five steps in a period
 BENT = 0.1  # of d: fewer than four
 FEWEST = 8  # pieces for (1): a motion that has just begun changes much
-WHOLE = (
-    0.99  # of the longest: only whole steps count for (1), as a flight between two impacts is one
-)
+WHOLE = 0.99  # of a step: (1) leaves out what events cut off, such as flights between impacts
 NOTHING = 1e-9  # of a step: a piece this short is none
 
 
 class Pieces(NamedTuple):
-    """The motion between neighbouring samples and events: durations, and coordinates and velocities
-    at both ends."""
+    """The motion between neighbouring samples and events: durations, which are whole
+    steps, and coordinates and velocities at both ends."""
 
     h: np.ndarray
+    whole: np.ndarray
     q: tuple[np.ndarray, np.ndarray]
     v: tuple[np.ndarray, np.ndarray]
 
@@ -54,6 +53,7 @@ class Pieces(NamedTuple):
         real = h > NOTHING * solution.step
         return Pieces(
             h=h[real, None],
+            whole=h[real] >= WHOLE * solution.step,
             q=(q[:-1][real], q[1:][real]),
             v=(leaving[:-1][real], arriving[1:][real]),
         )
@@ -61,8 +61,7 @@ class Pieces(NamedTuple):
 
 def change_ratio(pieces: Pieces) -> np.ndarray:
     """r of (1) for each velocity."""
-    whole = pieces.h[:, 0] >= WHOLE * np.max(pieces.h, initial=0.0)
-    start, end = (v[whole] for v in pieces.v)
+    start, end = (v[pieces.whole] for v in pieces.v)
     if len(start) < FEWEST:
         return np.zeros(start.shape[1])
     return _ratio(end - start, start)
