@@ -76,8 +76,8 @@ def _advance(together: Callable) -> Callable:
 
 class NativeProgram:
     """A function compiled natively for the arrays among its arguments, as `driver.program.Program`
-    is by XLA. The arguments at the places `per_run` belong to single runs; the others are shared, and so
-    are the leaves of the result that `given_once` picks."""
+    is by XLA. The arguments at the places `per_run` belong to single runs; the others are shared,
+    and so are the leaves of the result that `given_once` picks."""
 
     def __init__(
         self,
