@@ -25,6 +25,7 @@ HELPERS = {
     "_cache",
     "_compiler",
     "_expect",
+    "_jitted",
     "_repr",
     "_signature",
     "_source_tree",

@@ -23,12 +23,12 @@ constraints may be redundant; otherwise the rank drops at q and the point is sin
 from collections.abc import Iterator
 from typing import Any, overload
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 from numpy.typing import ArrayLike
 
+from nsdyn._jitted import compiled_quickly
 from nsdyn._types import AnyMode, Jacobian, Params, Rows
 from nsdyn.analysis import transition
 from nsdyn.analysis.transition import REGULAR, SINGULAR, TransitionReport
@@ -135,7 +135,7 @@ def event_title(problem: Problem, event: Event) -> str:
     return f"{problem.name} at t = {event.t:.9g}, mode {' -> '.join(map(str, modes))}"
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _matrices(model: Model, before: Point, after: Point, p: Params) -> tuple[Array, Array, Array]:
     """M, G before and after, live rows before and after."""
     G = [model.jacobian(point, p) for point in (before, after)]
@@ -143,7 +143,7 @@ def _matrices(model: Model, before: Point, after: Point, p: Params) -> tuple[Arr
     return model.system.mass(after.q, p), jnp.stack(G), jnp.stack(live)
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _rows(model: Model, point: Point, p: Params) -> tuple[Rows, Jacobian]:
     """g and G."""
     return model.rows(point, p), model.jacobian(point, p)

@@ -9,12 +9,12 @@ position level leaves in the step in which it locks.
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from nsdyn._jitted import compiled_quickly
 from nsdyn._types import Held, Params, Rows
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.problem import Problem
@@ -38,7 +38,7 @@ def residuals(problem: Problem, run: Solution) -> Residuals:
     return Residuals(*map(np.asarray, found))
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _levels(
     model: Model, p: Params, points: Point, lam: Float[Array, "samples m"]
 ) -> tuple[Array, ...]:

@@ -12,6 +12,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from nsdyn._jitted import compiled_quickly
 from nsdyn._types import Configuration, Matrix, Mode, Params, RowMask, Time, Velocity
 from nsdyn.errors import SingularTransitionWarning, warn
 from nsdyn.mechanics.model import Model
@@ -53,7 +54,7 @@ def _with_params(problem: Problem, p: Params) -> Problem:
     return eqx.tree_at(lambda x: x.params, problem, p, is_leaf=lambda x: x is None)
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _mass_and_live(
     model: Model, t: Time, q: Configuration, v: Velocity, mode: Mode, p: Params
 ) -> tuple[Matrix, RowMask]:

@@ -26,12 +26,12 @@ scheme gets through there. All this is numpy, and happens only after a run has s
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from nsdyn._jitted import compiled_quickly
 from nsdyn._types import Params
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import rank
@@ -86,7 +86,7 @@ def singular_position(
     )
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _continued(model: Model, here: Point, a: Any, tau: Any, p: Params) -> Point:
     """The points (2)."""
 
@@ -97,7 +97,7 @@ def _continued(model: Model, here: Point, a: Any, tau: Any, p: Params) -> Point:
     return jax.vmap(one)(tau)
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _rows_and_masses(model: Model, points: Point, p: Params) -> tuple[Array, ...]:
     """The live rows G, others zero, M, the residual g and the sizes of the rows."""
 

@@ -26,7 +26,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from nsdyn._jitted import compiled_quickly
 from nsdyn._types import Configuration, Jacobian, Number, Params, Rows, Time, Velocity
+from nsdyn.constraints.base import Scale
 from nsdyn.mechanics.formulations import lagrange
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import rank
@@ -118,7 +120,8 @@ def begin(
 ) -> tuple[Model, Point, Sample]:
     """The model with the sizes of its motion, the start, and the sample there. One program, all
     that most checks of a start need."""
-    model, point, values = _begin(model, q, v, t, p)
+    scale, point, values = _begin(model, q, v, t, p)
+    model = eqx.tree_at(lambda x: x.scale, model, scale)
     return model, point, Sample(**jax.tree.map(np.asarray, values))
 
 
@@ -127,12 +130,12 @@ def sample(model: Model, point: Point, p: Params) -> Sample:
     return Sample(**jax.tree.map(np.asarray, values))
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _begin(
     model: Model, q: Configuration, v: Velocity, t: Time, p: Params
-) -> tuple[Model, Point, dict[str, Any]]:
+) -> tuple[Scale, Point, dict[str, Any]]:
     model, point = model.begin(q, v, t, p)
-    return model, point, _values(model, point, p)
+    return model.scale, point, _values(model, point, p)
 
 
 def _values(model: Model, point: Point, p: Params) -> dict:
@@ -158,7 +161,7 @@ def _values(model: Model, point: Point, p: Params) -> dict:
     }
 
 
-_sample = eqx.filter_jit(_values)
+_sample = compiled_quickly(_values)
 
 
 def _rows(
@@ -220,7 +223,7 @@ def guards(model: Model, point: Point, p: Params, more_lam: float = 0.0) -> Guar
     return Guards(*map(np.asarray, found))
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _guards(model: Model, point: Point, more_lam: Number, p: Params) -> tuple[Array, ...]:
     lam = lagrange(model, point, p).lam + more_lam
     values = lambda q, v, lam, t: model.guards(point.replace(q=q, v=v, t=t), lam, p)

@@ -8,10 +8,10 @@ Dependent rows contradict each other if, for the unit rows h_i of `nsdyn.numeric
 import dataclasses
 from typing import NamedTuple
 
-import equinox as eqx
 import numpy as np
 
 from nsdyn._expect import finite, listed, pasted
+from nsdyn._jitted import compiled_quickly
 from nsdyn._types import Params
 from nsdyn.checks.report import Report
 from nsdyn.checks.sample import Sample, columns, nearest_root, sample
@@ -237,4 +237,4 @@ class StartRows:
         return ", ".join(self.names[i] for i in rows)
 
 
-_gamma = eqx.filter_jit(Model.gamma)
+_gamma = compiled_quickly(Model.gamma)

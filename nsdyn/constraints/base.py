@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from nsdyn import _expect as expect
+from nsdyn._jitted import traced_once
 from nsdyn._types import (
     Abstract,
     AnyArray,
@@ -169,7 +170,7 @@ class AbstractConstraint(eqx.Module):
         held: Held,
     ) -> Rows:
         """The velocity-level residual psi, shape (m,)."""
-        rows = lambda q, t: self.rows(q, t, p, mode, held)
+        rows = lambda q, t: rows_of(self, q, t, p, mode, held)
         return jax.jvp(rows, (q, t), (qdot, jnp.ones_like(t)))[1]  # (2)
 
     def live(self, q: Configuration, t: Time, p: Params, mode: Mode) -> RowMask | None:
@@ -291,3 +292,11 @@ class AbstractConstraint(eqx.Module):
 
     def mode_name(self, mode: AnyMode) -> str:
         return f"mode {np.asarray(mode).tolist()}"
+
+
+@traced_once
+def rows_of(
+    part: AbstractConstraint, q: Configuration, t: Time, p: Params, mode: Mode, held: Held
+) -> Rows:
+    """part.rows(q, t, p, mode, held)."""
+    return part.rows(q, t, p, mode, held)

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array
 
 from nsdyn import _expect as expect
+from nsdyn._jitted import compiled_quickly
 from nsdyn._signature import label, require_function
 from nsdyn._types import (
     Abstract,
@@ -150,7 +151,7 @@ class Contact(AbstractConstraint):
         return f"{label(self.gap)}[{i}]"
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _gap_and_slope(part: Contact, q: Configuration, t: Time, p: Params) -> tuple[Array, Array]:
     gap = lambda q: jnp.ravel(part.gap(q, t, p))
     return gap(q), jax.jacfwd(gap)(q)

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from nsdyn import _expect as expect
+from nsdyn._jitted import compiled_quickly
 from nsdyn._signature import label, require_function
 from nsdyn._types import Abstract, Configuration, Held, Mode, Params, RowMask, Rows, Time, Velocity
 from nsdyn.constraints.base import AbstractConstraint, AbstractReport, Start
@@ -114,7 +115,7 @@ class Nonholonomic(AbstractConstraint):
         return label(self.c)
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _slope(
     part: Nonholonomic, q: Configuration, v: Velocity, t: Time, p: Params
 ) -> Float[Array, "m n"]:

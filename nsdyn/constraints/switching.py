@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from nsdyn import _expect as expect
+from nsdyn._jitted import compiled_quickly
 from nsdyn._signature import require_function
 from nsdyn._types import (
     Abstract,
@@ -260,6 +261,6 @@ def _z_and_zero(
     return np.asarray(z), np.asarray(scale.near_zero(slope, q))
 
 
-@eqx.filter_jit
+@compiled_quickly
 def _z_and_slope(part: Switching, q: AnyConfiguration, p: Params) -> tuple[Array, Array]:
     return part.z(q, p), jax.jacfwd(lambda q: part.z(q, p))(q)

@@ -17,6 +17,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from nsdyn._jitted import split, unsplit
 from nsdyn.driver.arguments import Setup, Values
 from nsdyn.driver.blocks import (
     BLOCK,
@@ -30,7 +31,6 @@ from nsdyn.driver.blocks import (
     traced,
 )
 from nsdyn.driver.grid import CHUNK
-from nsdyn.driver.program import split, unsplit
 from nsdyn.errors import ProblemError
 from nsdyn.native.program import AXIS, Program, translate
 from nsdyn.native.unsupported import Unsupported
@@ -85,11 +85,13 @@ class NativeProgram:
         per_run: tuple[int, ...],
         lanes: int,
         given_once: Callable = lambda result: (),
+        runs_once: bool = False,
     ):
         self.function = function
         self.per_run = per_run
         self.lanes = lanes
         self.given_once = given_once
+        self.runs_once = runs_once
         self._made: OrderedDict = OrderedDict()
         self._lock = Lock()
 
@@ -129,7 +131,7 @@ class NativeProgram:
             leaves, structure = jax.tree.flatten(self.function(*unsplit(static, values)))
             return leaves
 
-        program = translate(flat, one, own, self.lanes)
+        program = translate(flat, one, own, self.lanes, self.runs_once)
         places = jax.tree.unflatten(structure, range(structure.num_leaves))
         return program, structure, self.given_once(places)
 
@@ -140,9 +142,11 @@ def _of_group(result: tuple[Block, Any]) -> tuple:
     return block.count, block.step
 
 
-SINGLE = Programs(NativeProgram(_begin, (), 1), NativeProgram(_advance(_alone), (), 1))
+SINGLE = Programs(
+    NativeProgram(_begin, (), 1, runs_once=True), NativeProgram(_advance(_alone), (), 1)
+)
 GROUP = Programs(
-    NativeProgram(_begin, (1,), LANES),
+    NativeProgram(_begin, (1,), LANES, runs_once=True),
     NativeProgram(_advance(_in_all_lanes), (1, 3), LANES, _of_group),
     BLOCK_OF_LANES,
 )

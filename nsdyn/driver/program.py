@@ -1,27 +1,11 @@
 """Functions compiled for the arrays among their arguments."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 
-
-def split(args: tuple) -> tuple[tuple, list]:
-    """The arrays among the arguments, and all else, which must be hashable."""
-    leaves, structure = jax.tree.flatten(args)
-    is_array = tuple(isinstance(x, jax.Array | np.ndarray) for x in leaves)
-    others = tuple(x for x, known in zip(leaves, is_array, strict=True) if not known)
-    arrays = [x for x, known in zip(leaves, is_array, strict=True) if known]
-    return (structure, is_array, others), arrays
-
-
-def unsplit(static: tuple, arrays: Sequence) -> tuple:
-    """The arguments that `split` took apart."""
-    structure, is_array, others = static
-    rest, traced = iter(others), iter(arrays)
-    leaves = [next(traced) if known else next(rest) for known in is_array]
-    return jax.tree.unflatten(structure, leaves)
+from nsdyn._jitted import split, unsplit
 
 
 class Program:

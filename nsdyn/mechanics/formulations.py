@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from nsdyn._jitted import traced_once
 from nsdyn._types import Jacobian, Params, RowMask, Rows, Solve, Velocity
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import kkt, small
@@ -59,6 +60,7 @@ def _terms(
     return system.solver(point.q, p) if M is None else small.factor(M), f, G, gamma, live
 
 
+@traced_once
 def lagrange(
     model: Model, point: Point, p: Params, dependent: Bool[Array, " n"] | None = None
 ) -> Slope:
@@ -68,6 +70,7 @@ def lagrange(
     return Slope(v=point.v, a=a, lam=lam, dependent=dependent)
 
 
+@traced_once
 def projected(
     model: Model, point: Point, p: Params, dependent: Bool[Array, " n"] | None = None
 ) -> Slope:
@@ -83,6 +86,7 @@ def projected(
     return Slope(v=point.v, a=a, lam=lam, dependent=dependent)
 
 
+@traced_once
 def minimal(model: Model, point: Point, p: Params, dependent: Bool[Array, " n"]) -> Slope:
     """v' and lam of (3), with the given choice of dependent coordinates."""
     live = model.live(point, p)
@@ -108,6 +112,7 @@ FORMULATIONS: dict[str, Callable] = {
 }
 
 
+@traced_once
 def choose(
     model: Model, point: Point, p: Params, previous: Bool[Array, " n"] | None = None
 ) -> Bool[Array, " n"]:

@@ -11,6 +11,7 @@ modes and held values; the mode of the model is their concatenation.
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from nsdyn._jitted import traced_once
 from nsdyn._types import Configuration, Mode, Number, Params, Time, Velocity
-from nsdyn.constraints.base import AbstractConstraint, Scale
+from nsdyn.constraints.base import AbstractConstraint, Scale, rows_of
 from nsdyn.mechanics.system import System
 from nsdyn.numerics import kkt
 from nsdyn.tolerances import Tolerances
@@ -178,6 +180,7 @@ class Model(eqx.Module):
     def qdot(self, point: Point, p: Params) -> Float[Array, " nq"]:
         return self.system.rate(point.q, point.v, p)
 
+    @traced_once
     def force(self, point: Point, p: Params) -> Float[Array, " n"]:
         return self.system.forces(point.q, point.v, point.t, p, point.mode)
 
@@ -218,16 +221,18 @@ class Model(eqx.Module):
 
     # Rows.
 
+    @traced_once
     def rows(self, point: Point, p: Params) -> Float[Array, " m"]:
         """g, the residual at position level; zero in rows that have no position level."""
         values = []
         for (part, mode, held), count in zip(self._each(point), self.row_counts, strict=True):
             if part.positional:
-                values.append(part.rows(point.q, point.t, p, mode, held))
+                values.append(rows_of(part, point.q, point.t, p, mode, held))
             else:
                 values.append(jnp.zeros(count))
         return _concatenate(values)
 
+    @traced_once
     def psi(self, point: Point, p: Params) -> Float[Array, " m"]:
         """psi = G v + psi_0, the residual at velocity level."""
         qdot = self.qdot(point, p)
@@ -237,6 +242,7 @@ class Model(eqx.Module):
         ]
         return _concatenate(rates)  # (1)
 
+    @traced_once
     def live(self, point: Point, p: Params) -> Bool[Array, " m"]:
         """Which rows hold in the mode of the point."""
         masks = []
@@ -245,6 +251,7 @@ class Model(eqx.Module):
             masks.append(jnp.ones(count, bool) if mask is None else mask)
         return jnp.concatenate(masks) if masks else jnp.zeros(0, bool)
 
+    @traced_once
     def jacobian(self, point: Point, p: Params) -> Float[Array, "m n"]:
         """G, including the rows that are not live."""
         if self.m == 0:
@@ -254,6 +261,7 @@ class Model(eqx.Module):
             return _jacobian(lambda q: self.rows(point.replace(q=q), p), point.q, self.m)
         return _jacobian(lambda v: self.psi(point.replace(v=v), p), point.v, self.m)  # (1)
 
+    @traced_once
     def gamma(self, point: Point, p: Params) -> Float[Array, " m"]:
         """The part of the acceleration level that does not contain v'."""
         if self.m == 0:
@@ -264,6 +272,7 @@ class Model(eqx.Module):
 
     # Guards and mode changes.
 
+    @traced_once
     def guards(self, point: Point, lam: Float[Array, " m"], p: Params) -> Float[Array, " k"]:
         """The guards of all parts. They receive least-norm multipliers, so the result does not
         depend on which of several redundant rows the solver happened to drop."""
@@ -324,16 +333,25 @@ def _part_shapes(
     system: System, part: AbstractConstraint, q: Any, v: Any, t: Any, p: Params
 ) -> tuple[int, int, tuple[int, ...]]:
     """(rows, guards, shape of the mode) of one constraint."""
-
-    def sample(q: Configuration, v: Velocity, t: Time, p: Params) -> tuple[Array, Array, Array]:
-        qdot = system.rate(q, v, p)
-        mode = part.start(q, qdot, t, p, Scale.unknown(q, v))
-        held = part.hold(q, t, p)
-        psi = part.rate(q, qdot, v, t, p, mode, held)
-        return psi, part.guards(q, v, jnp.zeros(psi.shape), t, p, mode, held), mode
-
-    psi, guards, mode = jax.eval_shape(sample, q, v, t, p)
+    find = functools.partial(_rows_guards_and_mode, system, part)
+    psi, guards, mode = jax.eval_shape(find, q, v, t, p)
     return psi.shape[0], guards.shape[0], mode.shape
+
+
+@traced_once
+def _rows_guards_and_mode(
+    system: System,
+    part: AbstractConstraint,
+    q: Configuration,
+    v: Velocity,
+    t: Time,
+    p: Params,
+) -> tuple[Array, Array, Array]:
+    qdot = system.rate(q, v, p)
+    mode = part.start(q, qdot, t, p, Scale.unknown(q, v))
+    held = part.hold(q, t, p)
+    psi = part.rate(q, qdot, v, t, p, mode, held)
+    return psi, part.guards(q, v, jnp.zeros(psi.shape), t, p, mode, held), mode
 
 
 def _concatenate(values: list[Array]) -> Array:

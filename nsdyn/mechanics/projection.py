@@ -15,6 +15,7 @@ the new position:
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from nsdyn._jitted import traced_once
 from nsdyn._types import Params
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
@@ -23,12 +24,14 @@ from nsdyn.numerics import kkt
 ITERATIONS = 2
 
 
+@traced_once
 def project(model: Model, point: Point, p: Params) -> Point:
     """The nearest point that satisfies the live rows at position and velocity level."""
     moved = project_position(model, point, p)
     return moved.replace(v=project_velocity(model, moved, p)[0])
 
 
+@traced_once
 def project_position(model: Model, point: Point, p: Params) -> Point:
     """The nearest point that satisfies the live rows at position level."""
     if not any(part.positional for part in model.parts):
@@ -41,6 +44,7 @@ def project_position(model: Model, point: Point, p: Params) -> Point:
     return moved
 
 
+@traced_once
 def project_velocity(
     model: Model, point: Point, p: Params
 ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:

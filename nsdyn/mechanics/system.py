@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from nsdyn import _expect as expect
+from nsdyn._jitted import traced_once
 from nsdyn._signature import accepts_positional, label, takes_mode
 from nsdyn._types import Abstract, Configuration, Matrix, Mode, Params, Scalar, Time, Velocity
 from nsdyn.errors import ProblemError
@@ -114,6 +115,7 @@ class System(eqx.Module):
             return widths
         return jnp.abs(self._rate_matrix(q, widths.shape[0], p)) @ widths
 
+    @traced_once
     def as_motion(self, q: Configuration, p: Params) -> Velocity:
         """The velocity x whose q' = B x is nearest to q: a measure of q in units of a motion."""
         if self.kinematics is None:
@@ -134,6 +136,7 @@ class System(eqx.Module):
         k4 = self.rate(q + k3, dx, p)
         return q + (k1 + 2 * k2 + 2 * k3 + k4) / 6
 
+    @traced_once
     def forces(self, q: Configuration, v: Velocity, t: Time, p: Params, mode: Mode) -> Velocity:
         if takes_mode(self.force):
             return self.force(q, v, t, p, mode)
@@ -153,12 +156,14 @@ class System(eqx.Module):
             return jnp.ones(())
         return jnp.sqrt(jnp.diagonal(self.mass(q, p)))
 
+    @traced_once
     def kinetic(self, q: Configuration, v: Velocity, p: Params) -> Scalar:
         momentum = (
             small.matvec(self.mass(q, p), v) if self.momentum is None else self.momentum(q, v, p)
         )
         return 0.5 * jnp.sum(v * momentum)
 
+    @traced_once
     def energy(self, q: Configuration, v: Velocity, p: Params) -> Scalar:
         """T + V, or T if the system has no potential."""
         kinetic = self.kinetic(q, v, p)

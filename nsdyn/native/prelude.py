@@ -10,7 +10,6 @@ Sine and cosine: Cody-Waite reduction by pi/2 in three parts, which leaves less 
 
 COMMON = r"""
 #define F static inline __attribute__((always_inline))
-#define COLD __attribute__((noinline, cold, optimize("O1")))
 typedef long i8;
 extern "C" {
 double sin(double); double cos(double); double tan(double); double asin(double);
@@ -252,9 +251,12 @@ static __attribute__((noinline)) void lu_(T *a, K *pivots, K *permutation, i8 n)
 
 
 def prelude(lanes: int) -> str:
-    """The text for so many lanes."""
+    """The text for so many lanes. A single run has few events: it is over sooner if the compiler
+    leaves the code for them as it is."""
+    level = "O1" if lanes > 1 else "O0"
+    cold = f'#define COLD __attribute__((noinline, cold, optimize("{level}")))\n'
     scalar = TRIG.replace("@T@", "double").replace("@I@", "i8")
-    text = COMMON + SCALAR + scalar
+    text = cold + COMMON + SCALAR + scalar
     if lanes > 1:
         vector = TRIG.replace("@T@", "vd").replace("@I@", "vl")
         return f"#define L {lanes}\n" + text + VECTOR + vector + MEMORY

@@ -31,9 +31,10 @@ RAW = {BOOL: "unsigned char", SHORT: "int", INT: "i8", "f": "double"}
 
 
 class Source:
-    """The text of a program, and what its caller must know."""
+    """The text of a program, and what its caller must know. If it `runs_once`, the compiler does
+    not optimise it."""
 
-    def __init__(self, jaxpr: Any, own: Sequence[bool], lanes: int):
+    def __init__(self, jaxpr: Any, own: Sequence[bool], lanes: int, runs_once: bool = False):
         self.lanes = lanes
         self.inputs = [(v.aval.shape, np.dtype(v.aval.dtype)) for v in jaxpr.jaxpr.invars]
         self.outputs = [(v.shape, np.dtype(v.dtype)) for v in jaxpr.out_avals]
@@ -49,7 +50,8 @@ class Source:
         if len(lower.lines) > LONGEST:
             raise Unsupported(f"a program of {len(lower.lines)} lines, which takes long to compile")
         head = 'extern "C" void program(const void *const *in, void *const *out, char *work)\n{\n'
-        self.text = prelude(lanes) + head + "\n".join(lower.lines) + "\n}\n"
+        plain = '#pragma GCC optimize("O0")\n' if runs_once else ""
+        self.text = plain + prelude(lanes) + head + "\n".join(lower.lines) + "\n}\n"
 
 
 def _shared(own: Sequence[bool], lanes: int) -> list[bool]:
@@ -153,12 +155,17 @@ def traced(function: Callable, examples: Sequence[Any], lanes: int) -> tuple[Any
 
 
 def translate(
-    function: Callable, examples: Sequence[Any], own: Sequence[bool] | None = None, lanes: int = 1
+    function: Callable,
+    examples: Sequence[Any],
+    own: Sequence[bool] | None = None,
+    lanes: int = 1,
+    runs_once: bool = False,
 ) -> Program:
     """The program of a function of arrays that returns a list of arrays; `examples` have the shapes
     and types of one lane. Raises Unsupported."""
     jaxpr, _ = traced(function, examples, lanes)
-    return Program(Source(jaxpr, [True] * len(examples) if own is None else own, lanes))
+    own = [True] * len(examples) if own is None else own
+    return Program(Source(jaxpr, own, lanes, runs_once))
 
 
 __all__ = ["AXIS", "Program", "Source", "traced", "translate"]

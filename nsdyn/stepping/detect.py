@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from nsdyn._jitted import traced_once
 from nsdyn._types import AnyArray, Number, Params, Scalar
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.stepping.integrator import State
@@ -89,6 +90,7 @@ class GuardScan(NamedTuple):
     fell_back: Bool[Array, ""]
 
 
+@traced_once
 def scan_guards(
     model: Model, start: State, end: State, h: Number, p: Params, intervals: int
 ) -> GuardScan:

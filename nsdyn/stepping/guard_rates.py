@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from nsdyn._jitted import traced_once
 from nsdyn._types import Guards, Number, Params, Rows, Velocity
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import small
@@ -11,6 +12,7 @@ from nsdyn.numerics import small
 ROUND_OFF = 1e-13  # relative to the terms that a guard consists of
 
 
+@traced_once
 def rates(
     model: Model,
     point: Point,
@@ -33,6 +35,7 @@ def rates(
     return jax.jvp(guards, (point.q, point.v, point.t, lam), along)[1]
 
 
+@traced_once
 def noise(model: Model, point: Point, lam: Rows, p: Params) -> Float[Array, " k"]:
     """The round-off of the guards: |dg/dx| |x| times a few units in the last place, for
     x = (q, v, t) and the multipliers, with |x| not less than at the start. Each multiplier has the
@@ -56,6 +59,7 @@ def _size(slope: Array, x: Array) -> Guards:
     return jnp.sum(jnp.abs(slope) * x[None], axis=range(1, slope.ndim))
 
 
+@traced_once
 def by_force(model: Model, point: Point, lam: Rows, p: Params) -> Bool[Array, " k"]:
     """Which guards depend on the multipliers."""
     if not model.guards_use_lam:
