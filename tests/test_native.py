@@ -14,9 +14,9 @@ from jax import lax
 import nsdyn
 from nsdyn import problems
 from nsdyn.integrators import NSGA, RK4, EventDriven
-from nsdyn.native import build
+from nsdyn.native import build, functions
 from nsdyn.native.lowering import PRIMITIVES
-from nsdyn.native.program import AXIS, traced, translate
+from nsdyn.native.program import AXIS, Source, traced, translate
 from nsdyn.native.unsupported import Unsupported
 
 LANES = (1, 4)
@@ -280,6 +280,53 @@ def test_a_question_to_all_lanes():
     x = np.array([1.0, 0.5, 2.0, 0.1])
     count, end = translate(function, [x[0]], None, 4)([x])
     assert count.tolist() == [1, 1, 1, 1] and end.tolist() == (2 * x).tolist()
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_functions_called_more_than_once(lanes, monkeypatch):
+    """Numbers, arrays in memory, constants, loops and masks in functions; arguments that come back
+    as results."""
+    monkeypatch.setattr(functions, "LARGE", 1)
+
+    @jax.jit
+    def fine(x, y, n):
+        grow = lambda c: (c[0] + 1, c[1] * 1.1 + jnp.sin(x))
+        count, y = lax.while_loop(lambda c: c[0] < n, grow, (0, y))
+        return x, y, count, jnp.zeros(2), jnp.outer(y, y)
+
+    @jax.jit
+    def wide(table, x):
+        return table * x, table, jnp.cumsum(table[:20]) * x
+
+    def function(x, n):
+        start = (x[:2], x[2:])
+        first = fine(*start, n)
+        again = fine(*start, n)  # an equal call
+        fixed = fine(jnp.array([1.0, 2.0]), x[2:], n)
+        swapped = fine(x[2:], x[2:], n)
+        once = lambda: fine(x[:2] + 1.0, x[2:], n + 2)
+        maybe = lax.cond(n > 1, once, lambda: fine(*start, n))
+        table, same, total = wide(jnp.outer(jnp.arange(300.0), x).ravel(), x[0])
+        table, _, more = wide(table, x[1])
+        turn = lambda i, c: fine(c[0], c[1] / 4, n)[:2]
+        looped = lax.fori_loop(0, n, turn, start)
+        return [*first, *again, *fixed, *swapped, *maybe, table, same, total, more, *looped]
+
+    rng = np.random.default_rng(0)
+    args = rng.normal(size=(lanes, 4)), np.arange(lanes)
+    one = [x[0] for x in args]
+    found = translate(function, one, None, lanes)(args if lanes > 1 else one)
+    expected = jax.vmap(function)(*args)
+    for native, xla in zip(found, expected, strict=True):
+        np.testing.assert_allclose(native if lanes > 1 else native[None], xla, rtol=1e-12)
+
+
+def test_a_function_is_written_once_for_constants_and_once_for_each_pattern(monkeypatch):
+    monkeypatch.setattr(functions, "LARGE", 1)
+    inner = jax.jit(lambda x, y: jnp.sin(x) * y)
+    outer = lambda x, y: [inner(x, y), inner(y, x), inner(x, x), inner(x, 2.0), inner(y, 2.0)]
+    text = Source(traced(outer, [np.ones(2)] * 2, 1)[0], [False] * 2, 1).text
+    assert text.count("static __attribute__((noinline)) void f") == 3
 
 
 # The cache

@@ -58,6 +58,10 @@ class Transitions(AbstractConstraint):
         constraints as before. Without it, rows with the same index and the same gradient count as
         the same.
     guards_use_lam: whether a guard uses the multipliers lam. False saves time.
+    rows_independent: whether it is certain that rows that are live together never depend on each
+        other and never vanish, such as locks of different coordinates. True saves time.
+    drifts: whether integrating the accelerations leaves an error in the rows. False, if the rows
+        are linear in q with constant coefficients, saves the projection.
     """
 
     rows_argument: ClassVar[str] = "(rows=...)"
@@ -70,6 +74,8 @@ class Transitions(AbstractConstraint):
     hold_of: Callable | None = eqx.field(static=True)
     persists_of: Callable | None = eqx.field(static=True)
     guards_read_lam: bool = eqx.field(static=True)
+    always_independent: bool = eqx.field(static=True)
+    leaves_errors: bool = eqx.field(static=True)
     mode0: Any
 
     def __init__(
@@ -82,6 +88,8 @@ class Transitions(AbstractConstraint):
         mode0: Any = 0,
         persists: Callable | None = None,
         guards_use_lam: bool = True,
+        rows_independent: bool = False,
+        drifts: bool = True,
     ) -> None:
         require_function("Transitions", "rows", rows, 5, "rows(q, t, p, mode, held) -> (m,)")
         require_function(
@@ -102,6 +110,8 @@ class Transitions(AbstractConstraint):
         self.hold_of = hold
         self.persists_of = persists
         self.guards_read_lam = bool(guards_use_lam)
+        self.always_independent = bool(rows_independent)
+        self.leaves_errors = bool(drifts)
         self.mode0 = jnp.asarray(mode0, int)
         if not isinstance(self.mode0, jax.core.Tracer) and np.any(np.asarray(self.mode0) < 0):
             found = np.asarray(self.mode0).tolist()
@@ -142,6 +152,14 @@ class Transitions(AbstractConstraint):
     @property
     def guards_use_lam(self) -> bool:
         return self.guards_read_lam
+
+    @property
+    def rows_independent(self) -> bool:
+        return self.always_independent
+
+    @property
+    def drifts(self) -> bool:
+        return self.leaves_errors
 
     def persists(
         self, q: Configuration, t: Time, p: Params, mode_before: Mode, mode_after: Mode

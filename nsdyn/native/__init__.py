@@ -9,6 +9,7 @@ Small arrays are taken apart into scalar expressions, larger ones live in memory
     lowering   equations of a jaxpr, one after the other
     tables     the primitives: elementwise, movement, reductions, linear algebra
     control    loops and branches
+    functions  what is called more than once is written once
     build      compiler and cache
     program    from a Python function to a callable
 

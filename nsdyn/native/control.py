@@ -29,6 +29,8 @@ def call(lower: Lowering, equation, *args: Value) -> list[Value]:
     names = ("jaxpr", "call_jaxpr", "fun_jaxpr")
     inner = next(equation.params[name] for name in names if name in equation.params)
     if hasattr(inner, "consts"):
+        if lower.functions.wants(inner.jaxpr):
+            return lower.functions.call(lower, inner, args)
         return lower.closed(inner, args)
     return lower.run(inner, [], args)
 
@@ -442,8 +444,11 @@ def branches(lower: Lowering, which: Node, choices: list, rare: list[bool]) -> l
         else:
             test = lower.value(wanted)
         masks.append(mask)
+        outer_rare = lower.is_rare
+        lower.is_rare = outer_rare or rare[k]
         with lower.block(mask) as inside:
             results.append([_Case(lower, value) for value in choice()])
+        lower.is_rare = outer_rare
         texts.append((test, inside, rare[k]))
     joined = [_Joined(lower, list(cases), masks) for cases in zip(*results, strict=True)]
     for k, (test, inside, is_rare) in enumerate(texts):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 
+from nsdyn.native.functions import Function, Functions
 from nsdyn.native.graph import INT, NOTHING, Node, kind_of
 from nsdyn.native.uniform import Uniform
 from nsdyn.native.unsupported import Unsupported
@@ -36,13 +37,33 @@ def primitive(*names: str) -> Callable:
 
 
 class Lowering(Writer):
-    """A writer that understands jaxprs."""
+    """A writer that understands jaxprs.
 
-    def __init__(self, lanes: int):
+    functions: those of the program. function: the one that is being written, None for the program
+        itself. is_rare: whether the code here runs seldom.
+    """
+
+    def __init__(self, lanes: int, functions: Functions):
         super().__init__(lanes)
         self.spilled: list[tuple[Any, Memory]] = []
         self.last_uses: dict[int, tuple] = {}
         self.uniform = Uniform()
+        self.functions = functions
+        self.function: Function | None = None
+        self.is_rare = False
+
+    def beside(self, function: Function) -> "Lowering":
+        """A writer for a function that this one calls."""
+        inner = Lowering(self.lanes, self.functions)
+        inner.last_uses = self.last_uses
+        inner.uniform = self.uniform
+        inner.function = function
+        inner.work, inner.stack = self.work, self.stack
+        return inner
+
+    def returned(self, inner: "Lowering") -> None:
+        """Go on behind the memory of a function."""
+        self.work, self.stack = inner.work, inner.stack
 
     # Equations
 

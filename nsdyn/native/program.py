@@ -17,6 +17,7 @@ import numpy as np
 
 from nsdyn.native import control, elementwise, reductions
 from nsdyn.native.build import library
+from nsdyn.native.functions import Functions
 from nsdyn.native.graph import BOOL, INT, SHORT, kind_of
 from nsdyn.native.lowering import Lowering, Value
 from nsdyn.native.prelude import prelude
@@ -38,7 +39,8 @@ class Source:
         self.lanes = lanes
         self.inputs = [(v.aval.shape, np.dtype(v.aval.dtype)) for v in jaxpr.jaxpr.invars]
         self.outputs = [(v.shape, np.dtype(v.dtype)) for v in jaxpr.out_avals]
-        lower = Lowering(lanes)
+        functions = Functions(jaxpr.jaxpr)
+        lower = Lowering(lanes, functions)
         args = [
             _argument(lower, k, v.aval, flag or lanes == 1)
             for k, (v, flag) in enumerate(zip(jaxpr.jaxpr.invars, _shared(own, lanes), strict=True))
@@ -47,11 +49,14 @@ class Source:
         for k, (value, (_, dtype)) in enumerate(zip(results, self.outputs, strict=True)):
             _result(lower, k, value, kind_of(dtype))
         self.work = lower.work
-        if len(lower.lines) > LONGEST:
-            raise Unsupported(f"a program of {len(lower.lines)} lines, which takes long to compile")
+        lines = len(lower.lines) + sum(len(function.lines) for function in functions.order)
+        if lines > LONGEST:
+            raise Unsupported(f"a program of {lines} lines, which takes long to compile")
         head = 'extern "C" void program(const void *const *in, void *const *out, char *work)\n{\n'
         plain = '#pragma GCC optimize("O0")\n' if runs_once else ""
-        self.text = plain + prelude(lanes) + head + "\n".join(lower.lines) + "\n}\n"
+        self.text = (
+            plain + prelude(lanes) + functions.text + head + "\n".join(lower.lines) + "\n}\n"
+        )
 
 
 def _shared(own: Sequence[bool], lanes: int) -> list[bool]:

@@ -101,7 +101,7 @@ class Writer:
         self.lines: list[str] = []
         self.named: list[list[Node]] = [[]]
         self.mask: str | None = None  # variable with the lanes that take part; None for all
-        self.count = 0
+        self.count = 100  # so that no name is that of a type
         self.work = 0  # bytes of memory that the function needs
         self.stack = 0  # bytes of arrays on the stack
 
