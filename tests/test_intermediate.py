@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nsdyn
-from nsdyn import laws
+from nsdyn import laws, problems
+from nsdyn.integrators import RK4, EventDriven
 from nsdyn.laws import ModeChange
 from nsdyn.status import Status
 
@@ -477,3 +478,14 @@ def test_settings_that_make_no_sense(arguments, found):
 def test_position_is_traced():
     law, other = (laws.IntermediateGradient(E, allow_energy_gain=True) for E in (0.25, 1))
     assert jax.tree.structure(law) == jax.tree.structure(other) and len(jax.tree.leaves(law)) == 1
+
+
+def test_a_pair_that_can_never_work_is_refused_before_compiling():
+    problem = problems.three_r_pendulum()
+    law = laws.GrassmannMidGradient()
+    with pytest.raises(nsdyn.ProblemError, match="each mode change of Scheduled changes"):
+        nsdyn.simulate(problem, EventDriven(RK4()), law=law, step=1e-3)
+    exchange = nsdyn.Scheduled([0.1], [nsdyn.lock(0), nsdyn.lock(1)])
+    assert not exchange.rank_always_changes
+    added = nsdyn.Switching([None, nsdyn.lock(0)], [lambda q, p: q[0]])
+    assert added.rank_always_changes

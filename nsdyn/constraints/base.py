@@ -151,6 +151,11 @@ class AbstractConstraint(eqx.Module):
         return False
 
     @property
+    def rank_always_changes(self) -> bool:
+        """Whether it is certain that every mode change changes the number of independent rows."""
+        return False
+
+    @property
     def guards_use_lam(self) -> bool:
         """Whether a guard uses the multipliers. True is always safe; False saves time."""
         return True

@@ -10,7 +10,7 @@ statically:
 - padded: the rows of the mode are selected by the traced mode and padded to the largest mode.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import equinox as eqx
@@ -113,6 +113,13 @@ class ModeRows(eqx.Module):
     @property
     def linear(self) -> bool:
         return all(isinstance(item, Lock) and item.linear for item in self.items)
+
+    def rank_changes(self, pairs: Iterable[tuple[int, int]]) -> bool:
+        """Whether the numbers of rows in all these pairs of modes are certain to differ."""
+        if not self.linear:
+            return False
+        counts = [len(set(mode)) for mode in self.modes]
+        return all(counts[i] != counts[j] for i, j in pairs)
 
     def hold(self, q: AnyConfiguration, t: AnyTime, p: Params) -> tuple:
         return tuple(item.value(q, p) for item in self.locks)

@@ -5,6 +5,7 @@ Stage k holds for T_k <= t < T_{k+1}; the guard of stage k is T_{k+1} - t. Times
 function of the parameters, so that a trajectory can be differentiated with respect to them.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -74,6 +75,11 @@ class Scheduled(AbstractConstraint):
     @property
     def rows_independent(self) -> bool:
         return self.mode_rows.linear
+
+    @property
+    def rank_always_changes(self) -> bool:
+        modes = range(len(self.mode_rows.modes))
+        return self.mode_rows.rank_changes(itertools.pairwise(modes))
 
     @property
     def guards_use_lam(self) -> bool:

@@ -15,6 +15,7 @@ A z that is the new constraint itself (a capture) stays at zero after the mode c
 keeps every mode but the first once it has been entered; a tuple of booleans decides mode by mode.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
@@ -109,6 +110,11 @@ class Switching(AbstractConstraint):
     @property
     def rows_independent(self) -> bool:
         return self.mode_rows.linear
+
+    @property
+    def rank_always_changes(self) -> bool:
+        modes = range(len(self.mode_rows.modes))
+        return self.mode_rows.rank_changes(itertools.combinations(modes, 2))
 
     @property
     def guards_use_lam(self) -> bool:

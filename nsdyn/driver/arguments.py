@@ -152,7 +152,19 @@ def _check_pair(problem: Problem, integrator: Any, law: Any) -> AbstractIntegrat
             f"integrator and law: {pair} do not go together: {reason}. EventDriven(...) takes "
             "every law"
         )
+    _check_rank(problem, law)
     return driven
+
+
+def _check_rank(problem: Problem, law: AbstractLaw) -> None:
+    """Refuse a law that would have no answer to any mode change, before anything is compiled."""
+    parts = problem.constraint
+    if law.needs_equal_rank and len(parts) == 1 and parts[0].rank_always_changes:
+        raise ProblemError(
+            f"law: {type(law).__name__} needs as many independent constraints after a mode change "
+            f"as before it, but each mode change of {parts[0].title} changes their number. Use "
+            "PostSwitchGradient(), for instance"
+        )
 
 
 def _grid(problem: Problem, step: Any, t_end: Any, save_every: Any) -> Grid:

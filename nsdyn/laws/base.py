@@ -173,6 +173,13 @@ class AbstractLaw(eqx.Module):
         rebound."""
         return True
 
+    @property
+    def needs_equal_rank(self) -> bool:
+        """Whether the law has an answer only where as many independent rows hold after a mode
+        change as before it. Such a law is refused at once for a constraint that never offers
+        that."""
+        return False
+
     @abstractmethod
     def decide(self, change: ModeChange) -> Jump:
         """The jump at one mode change. It must be finite even if the law objects."""

@@ -89,6 +89,10 @@ class GrassmannMidGradient(AbstractLaw):
     def __check_init__(self) -> None:
         _check_metric(self)
 
+    @property
+    def needs_equal_rank(self) -> bool:
+        return True
+
     def decide(self, change: ModeChange) -> Jump:
         return _along(change, self.metric, grassmann.midway)
 
