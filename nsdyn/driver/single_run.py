@@ -86,7 +86,7 @@ def simulate(
     solution = raise_if_failed(computed(problem, run, values))
     if check:
         warn_if_singular(problem, solution.events)
-        if run.integrator.interpolates:
+        if not run.integrator.controls_error:
             warn_if_coarse(solution, problem.system.kinematics is None)
     return solution
 

@@ -102,9 +102,10 @@ class AbstractIntegrator(eqx.Module):
         return True
 
     @property
-    def interpolates(self) -> bool:
-        """Whether cubic interpolation between grid times is as accurate as the steps."""
-        return True
+    def controls_error(self) -> bool:
+        """Whether an estimate of the error decides how many steps lead from one grid time to the
+        next."""
+        return False
 
     @property
     def max_events_in_step(self) -> int:
