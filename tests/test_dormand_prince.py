@@ -8,10 +8,11 @@ import pytest
 from mechanisms import BALL, ball, pegged_swing, run
 from references.pegged_swing import swing_reference
 from references.three_r import solve
+from test_blocks import Compilations
 
 import nsdyn
 from nsdyn import laws
-from nsdyn.integrators import DormandPrince, EventDriven
+from nsdyn.integrators import RK4, DormandPrince, EventDriven
 from nsdyn.problems.three_r_pendulum import three_r_pendulum
 from nsdyn.status import Status
 
@@ -134,6 +135,66 @@ def test_another_tolerance_is_a_number_of_the_program():
             DormandPrince(**wrong)
 
 
-def test_save_at_is_refused():
-    with pytest.raises(nsdyn.ProblemError, match="save_at"):
-        nsdyn.simulate(pegged_swing(), method(5, 1e-6), step=0.1, save_at=[0.3])
+# Samples at arbitrary times: steps end there. The event is at 0.43358 s.
+
+TIMES = np.array([0.7771, 0.0317, 0.4357, 0.1571, 0.6173, 0.4321, 0.3533])
+
+
+@pytest.mark.parametrize("order", [5, 8])
+def test_samples_at_arbitrary_times_are_as_good_as_the_tolerance(order):
+    times = np.sort(TIMES)
+    for tolerance in (1e-5, 1e-10):
+        found = nsdyn.simulate(pegged_swing(), method(order, tolerance), step=0.5, save_at=TIMES)
+        np.testing.assert_array_equal(found.t, times)
+        np.testing.assert_array_equal(found.mode, times > 0.43358)
+        _, q, v = swing_reference(times[4:])
+        assert np.abs(found.q[4:] - q).max() < 20 * tolerance
+        assert np.abs(found.v[4:] - v).max() < 20 * tolerance
+        fine = nsdyn.simulate(pegged_swing(), EventDriven(RK4()), step=2e-4, save_at=TIMES)
+        assert np.abs(found.q - fine.q).max() < 20 * tolerance
+        assert np.abs(found.v - fine.v).max() < 20 * tolerance
+
+
+def test_other_times_of_samples_compile_nothing(monkeypatch):
+    monkeypatch.setenv("NSDYN_BACKEND", "xla")
+    options = {"step": 0.5, "integrator": method(5, 1e-7)}
+    few = nsdyn.simulate(pegged_swing(), save_at=TIMES, **options)
+    with Compilations() as others:
+        # more than a program knows at a time, and times of the grid, and some twice
+        times = np.concatenate([TIMES, np.linspace(0.0, 0.8, 3001), TIMES])
+        many = nsdyn.simulate(pegged_swing(), save_at=times, **options)
+    assert others.count == 0
+    np.testing.assert_array_equal(many.t, np.sort(times))
+    assert len(many.events) == 1 and not np.any(np.isnan(many.q))
+    at = np.searchsorted(many.t, few.t)
+    np.testing.assert_array_equal(many.q[at], many.q[at + 1])
+    assert np.abs(many.q[at] - few.q).max() < 1e-5
+
+
+def test_samples_of_a_batch_and_of_a_pure_run():
+    options = {"step": 0.5, "integrator": method(5, 1e-8), "save_at": TIMES}
+    alone = nsdyn.simulate(pegged_swing(), **options)
+    pure = nsdyn.rollout(pegged_swing(), **options)
+    batch = nsdyn.sweep(pegged_swing(), v0=np.zeros((2, 2)), **options)
+    for name in ("t", "q", "v", "lam", "mode", "energy"):
+        for other in (pure, batch[1]):
+            np.testing.assert_allclose(getattr(other, name), getattr(alone, name), atol=1e-10)
+
+
+def test_samples_at_arbitrary_times_are_differentiable():
+    times = np.array([0.2113, 0.737])
+    integrator = method(5, 1e-11, max_steps=64)
+    options = {"step": 0.4, "save_at": times}
+    place = lambda k: nsdyn.rollout(oscillator(), integrator, params={"k": k}, **options).q[:, 0]
+    w = np.sqrt(2.0)
+    for mode in (jax.jacfwd, jax.jacrev):
+        exact = -times * np.sin(w * times) / (2 * w)
+        assert np.abs(jax.jit(mode(place))(2.0) - exact).max() < 1e-9
+
+
+def test_a_run_that_stops_keeps_the_samples_until_then():
+    stop = method(5, 1e-9, max_steps=200)
+    options = {"step": 0.1, "params": {"k": 1e8}, "save_at": [0.0001, 0.0005, 0.09]}
+    with pytest.raises(nsdyn.SimulationError, match="max_steps") as caught:
+        nsdyn.simulate(oscillator(), stop, **options)
+    assert caught.value.partial.t.tolist() == [0.0001, 0.0005]

@@ -22,7 +22,7 @@ from nsdyn.driver.arguments import (
     setup,
 )
 from nsdyn.driver.collect import Collected, collect, sampled
-from nsdyn.driver.dense import kept_steps
+from nsdyn.driver.dense import kept_steps, with_cut_grid
 from nsdyn.driver.grid import CHUNK
 from nsdyn.errors import SimulationError
 from nsdyn.laws.base import AbstractLaw, as_status
@@ -57,7 +57,8 @@ def simulate(
     run stops early.
 
     Samples are taken on the grid, after `save_every` steps each, or at the times `save_at`, in any
-    order: they come sorted, by dense output between the steps (`nsdyn.driver.dense`).
+    order: they come sorted, by dense output between the steps or, with error control, from steps
+    that end there (`nsdyn.driver.dense`).
 
     `params`, `q0` and `v0` take the place of the problem's own. Other values of these, and another
     `step`, `t_end`, `save_every`, `save_at` or `max_events`, compile nothing anew.
@@ -99,6 +100,7 @@ def attempt(problem: Problem, integrator: IntegratorLike, **options: Any) -> Sol
 
 def computed(problem: Problem, run: Setup, values: Values) -> Solution:
     """The solution of a run whose arguments were checked, trimmed, however it ended."""
+    run = with_cut_grid(run)
     nothing: Any = jax.tree.map(lambda _: None, values)
     kept = kept_steps(run)
     programs, backend = backends.programs(run, nothing, values)
@@ -122,9 +124,10 @@ def _cause(run: Setup, values: Values, found: Collected, stopped: Solution) -> d
         return {}
     grid = run.grid
     nothing: Any = jax.tree.map(lambda _: None, values)
-    k = int((float(stopped.t_stop) - grid.t0) / grid.step + 0.5)
+    k = int(grid.number_at(float(stopped.t_stop)))
     # The same programs once more, to see the last steps, which need not have been recorded.
-    before = collect(run, nothing, values, np.arange(max(0, k - CHUNK), min(k, grid.steps) + 1))
+    kept = np.union1d(grid.landmarks(k), np.arange(max(0, k - CHUNK), k + 1))
+    before = collect(run, nothing, values, kept)
     pick = lambda point, n: jax.tree.map(lambda x: x[_sound(point, stopped.mode_stop)][-n:], point)
     last = pick(before.samples.point, 2)
     along = pick(found.samples.point, len(stopped.t))
