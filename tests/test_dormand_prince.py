@@ -12,9 +12,12 @@ from test_blocks import Compilations
 
 import nsdyn
 from nsdyn import laws
+from nsdyn.driver.arguments import plain_values, setup
+from nsdyn.driver.march import start
 from nsdyn.integrators import RK4, DormandPrince, EventDriven
 from nsdyn.problems.three_r_pendulum import three_r_pendulum
 from nsdyn.status import Status
+from nsdyn.stepping.detect import between
 
 LOOSE = 1e12  # every step is accurate enough, so that one step leads from sample to sample
 
@@ -198,3 +201,53 @@ def test_a_run_that_stops_keeps_the_samples_until_then():
     with pytest.raises(nsdyn.SimulationError, match="max_steps") as caught:
         nsdyn.simulate(oscillator(), stop, **options)
     assert caught.value.partial.t.tolist() == [0.0001, 0.0005]
+
+
+# Guards between the ends of long steps
+
+
+@pytest.mark.parametrize(("order", "expected"), [(5, 5), (8, 8)])
+def test_dense_output_is_nearly_as_accurate_as_the_steps(order, expected):
+    """In one step of the swing, away from its start, against two shorter ones."""
+    problem, integrator = pegged_swing(), method(order, LOOSE)
+    values = plain_values(problem, None, None, None)
+    model, state = start(setup(problem, integrator, None, step=0.1), values)
+    walk = jax.jit(lambda state, t: integrator.step_smooth(model, state, t, values.params)[0])
+    state = walk(state, 0.15)
+    x, errors = 0.37, []
+    for h in (0.1, 0.05):
+        end = walk(state, 0.15 + h)
+        found, _ = between(model, state, end, h, values.params, x)
+        exact = walk(walk(state, 0.15 + x * h / 2), 0.15 + x * h).point
+        errors.append([np.abs(found.q - exact.q).max(), np.abs(found.v - exact.v).max()])
+    errors = np.array(errors)
+    assert np.all(np.log2(errors[0] / errors[1]) > expected - 0.2), errors
+    assert np.all(errors[1] < (1e-6, 1e-10)[order == 8])
+
+
+def four_waves(q, v, lam, t, p, mode, held):
+    """0.8 + cos(4 arccos q): along q = cos t it is below zero near pi/4 and 3 pi/4. In every
+    second mode it is watched from below."""
+    return (1 - 2 * (mode % 2)) * (0.8 + 8 * q**4 - 8 * q**2 + 1)
+
+
+def count(fired, q, v, t, p, mode):
+    return mode + 1
+
+
+COUNTED = nsdyn.Transitions(rows=lambda q, t, p, mode, held: q[:0], guards=four_waves, after=count)
+
+
+@pytest.mark.parametrize("order", [5, 8])
+def test_a_guard_that_dips_twice_within_a_long_step_is_found(order):
+    """Without events a tolerance of 1e-3 leads through all three seconds in few steps."""
+    system = nsdyn.System(mass=BALL.mass, force=spring)
+    problem = nsdyn.Problem(
+        "waves", system, COUNTED, q0=[1.0], v0=[0.0], t_end=3.0, params={"k": 1.0}
+    )
+    zero, turn = np.arccos(-0.8), 2 * np.pi
+    exact = np.array([zero, turn - zero, turn + zero, 2 * turn - zero]) / 4
+    for tolerance in (1e-3, 1e-9):
+        found = nsdyn.simulate(problem, method(order, tolerance), step=3.0)
+        assert len(found.events) == 4
+        assert np.abs(found.events.t - exact).max() < 5 * tolerance

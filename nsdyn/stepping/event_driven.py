@@ -52,7 +52,9 @@ from nsdyn.stepping.log import Log, put
 from nsdyn.stepping.mode_change import change_mode
 
 LAST_PIECE = 0.99  # of the rest of a step: such a piece is stretched to meet the grid time
-INTERVALS = 4  # in which guards are sampled on a step; on a step with an event there are more
+# Intervals in which guards are sampled on a step; on a step with an event there are more.
+INTERVALS = 4
+INTERVALS_OF_LONG_STEPS = 16  # those of a method with error control
 
 
 class EventPlan(eqx.Module):
@@ -292,7 +294,8 @@ class EventDriven(AbstractIntegrator):
         """One piece, and whether a guard fired on it."""
         h = self._length(state, t_next)
         end = self._smooth(model, state, h, p)  # (1)
-        seen = scan_guards(model, state, end, h, p, INTERVALS)
+        intervals = INTERVALS_OF_LONG_STEPS if self.controls_error else INTERVALS
+        seen = scan_guards(model, state, end, h, p, intervals)
         end = _at_time(_risen(state, end), _time_after(state, h, t_next))
         return end, jnp.any(seen.fired) | seen.fell_back
 
