@@ -14,17 +14,14 @@ x_i/scale_i,
     order 5:  err = h |sum_i E_i k_i|                                                          (3)
     order 8:  err = h e5^2 / sqrt(e5^2 + e3^2/100),   e5 = |sum E5_i k_i|, e3 = |sum E3_i k_i| (4)
 
-A step with err <= 1 is accepted. The next one is, with the order r of the method (5 or 8),
-
-    h_next = h min(FASTER, max(SLOWER, 0.9 err^(-1/r)))                                       (5)
-
-A step that was cut short, because it met the next sample, does not make h_next smaller.
+A step with err <= 1 is accepted; the next one has the size of `nsdyn.integrators._error_control`
+(1), with the order of the method for r.
 
 Between its ends a step is a polynomial of degree 4 or 7 (II.6), on which guards are looked at: the
 cubic through values and slopes at both ends, and with three more stages, for order 8, of the kind
 of (1),
 
-    b = h D k,    for order 5 one term, the coefficient of x^4; for order 8 four               (6)
+    b = h D k,    for order 5 one term, the coefficient of x^4; for order 8 four               (5)
 
 (`nsdyn.stepping.detect` (3)). Where there are no guards none of this is computed.
 
@@ -44,13 +41,11 @@ from jaxtyping import Array, Float
 
 from nsdyn._types import Number, Params, Scalar
 from nsdyn.errors import ProblemError
+from nsdyn.integrators._error_control import check_settings, moved, next_step, rates, vector
 from nsdyn.mechanics.formulations import lagrange
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.stepping.integrator import AbstractErrorControlled, ControlledMemory
 
-SAFETY = 0.9
-SLOWER = 0.2
-FASTER = 10.0
 ORDERS = (5, 8)
 
 
@@ -61,7 +56,7 @@ class _Table(NamedTuple):
     A: np.ndarray
     c: np.ndarray
     last: int
-    bend: np.ndarray  # (6); no rows if it is not wanted
+    bend: np.ndarray  # (5); no rows if it is not wanted
 
     @property
     def stages(self) -> int:
@@ -115,16 +110,7 @@ class DormandPrince(AbstractErrorControlled):
     def __check_init__(self) -> None:
         if self.order not in ORDERS:
             raise ProblemError(f"DormandPrince(order=...): expected 5 or 8, found {self.order!r}")
-        for name in ("rtol", "atol"):
-            value = getattr(self, name)
-            if not isinstance(value, jax.core.Tracer) and not (value.ndim == 0 and value > 0):
-                raise ProblemError(
-                    f"DormandPrince({name}=...): expected a positive number, found {value}"
-                )
-        if self.max_steps < 1:
-            raise ProblemError(
-                f"DormandPrince(max_steps=...): expected at least 1, found {self.max_steps}"
-            )
+        check_settings("DormandPrince", self)
 
     def init(self, model: Model, point: Point, p: Params) -> tuple[Point, ControlledMemory]:
         slope = lagrange(model, point, p)
@@ -143,14 +129,14 @@ class DormandPrince(AbstractErrorControlled):
     ) -> tuple[Point, ControlledMemory]:
         table = _table(self.order, dense=model.k > 0)
         last = table.last
-        before = _rates(model, point, memory.a, p)
+        before = rates(model, point, memory.a, p)
         k = jnp.zeros((table.stages, len(before))).at[0].set(before)
         A, c = jnp.asarray(table.A), jnp.asarray(table.c)
-        place = lambda i, k: _moved(point, h * (A[i] @ k), c[i] * h)
+        place = lambda i, k: moved(point, h * (A[i] @ k), c[i] * h)
 
         def stage(i, k):
             at = place(i, k)
-            return k.at[i].set(_rates(model, at, lagrange(model, at, p).a, p))  # (1)
+            return k.at[i].set(rates(model, at, lagrange(model, at, p).a, p))  # (1)
 
         k = jax.lax.fori_loop(1, last, stage, k)
         end = place(last, k)  # (2)
@@ -162,18 +148,18 @@ class DormandPrince(AbstractErrorControlled):
             at = jax.tree.map(lambda x, y: jnp.where(i == last, x, y), end, place(i, k))
             slope = lagrange(model, at, p)
             keep = lambda new, old: jnp.where(i == last, new, old)
-            k = k.at[i].set(_rates(model, at, slope.a, p))
+            k = k.at[i].set(rates(model, at, slope.a, p))
             return k, keep(slope.a, carry[1]), keep(slope.lam, carry[2])
 
         carry = (k, memory.a, memory.lam)
         k, a, lam = jax.lax.fori_loop(last, table.stages, closing, carry)
-        error = self._error(k, h, jnp.maximum(jnp.abs(_vector(point)), jnp.abs(_vector(end))))
+        error = self._error(k, h, jnp.maximum(jnp.abs(vector(point)), jnp.abs(vector(end))))
         return end, ControlledMemory(
             a=a,
             lam=lam,
             error=error,
-            h_next=self._h_next(memory.h_next, h, error),
-            bend=h * (table.bend @ k),  # (6)
+            h_next=next_step(memory.h_next, h, error, self.order),
+            bend=h * (table.bend @ k),  # (5)
         )
 
     def _error(self, k: Float[Array, "stages size"], h: Number, size: Array) -> Scalar:
@@ -186,26 +172,3 @@ class DormandPrince(AbstractErrorControlled):
         fifth, third = mean_square(table.E5), mean_square(table.E3)
         both = fifth + 0.01 * third
         return jnp.abs(h) * fifth / jnp.sqrt(jnp.where(both > 0, both, 1.0))  # (4)
-
-    def _h_next(self, wanted: Scalar, h: Number, error: Scalar) -> Scalar:
-        """The size of the next step, or of the next attempt. `wanted` was the size of this one,
-        unless it was cut short."""
-        exponent = -1.0 / self.order
-        factor = SAFETY * jnp.maximum(error, 1e-10) ** exponent
-        factor = jnp.where(jnp.isfinite(error), jnp.clip(factor, SLOWER, FASTER), SLOWER)
-        new = factor * h  # (5)
-        return jnp.where((error <= 1) & (h < wanted), jnp.maximum(new, wanted), new)
-
-
-def _vector(point: Point) -> Float[Array, " size"]:
-    return jnp.concatenate([point.q, point.v])
-
-
-def _moved(point: Point, change: Float[Array, " size"], dt: Number) -> Point:
-    size = point.q.shape[0]
-    return point.replace(t=point.t + dt, q=point.q + change[:size], v=point.v + change[size:])
-
-
-def _rates(model: Model, point: Point, a: Float[Array, " n"], p: Params) -> Float[Array, " size"]:
-    """F = (q', v')."""
-    return jnp.concatenate([model.qdot(point, p), a])

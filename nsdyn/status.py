@@ -95,7 +95,7 @@ MESSAGES = {
     Status.TOO_MANY_STEPS: (
         "error control needed more steps between two samples than allowed. Try larger rtol and "
         "atol, a smaller step (the distance of the samples) or a larger max_steps; if the motion "
-        "is stiff, try an implicit method"
+        "is stiff, try EventDriven(RadauIIA())"
     ),
     Status.SINGULAR_POSITION: (
         "the rank of the constraints drops here, a singular position of the mechanism, and the "

@@ -250,6 +250,7 @@ class EventDriven(AbstractIntegrator):
         landed = self._on_surface(model, landed, h, p, event.fired)
         grazes = jnp.all(end.guard >= -SLACK * jnp.abs(start.guard))
         code = first_of(
+            (end.status != Status.OK, end.status),
             (~finite & accurate, Status.NONFINITE),
             (back, Status.LEADS_BACK),
             (seen & ~found & ~grazes, Status.NOT_LOCATED),
@@ -281,7 +282,8 @@ class EventDriven(AbstractIntegrator):
             plan = None if plan is None else plan.append(no_event, h, False, accurate)
             return _repeat_unless(accurate, end, state), accurate & seen, plan, tries + 1
 
-        going = lambda c: ~c[1] & (c[0].point.t < t_next) & (c[3] < self._most_pieces)
+        goes_on = lambda state: (state.point.t < t_next) & (state.status == Status.OK)
+        going = lambda c: ~c[1] & goes_on(c[0]) & (c[3] < self._most_pieces)
         carry = (state, jnp.zeros((), bool), plan, jnp.zeros((), int))
         state, seen, plan, _ = jax.lax.while_loop(going, attempt, carry)
         short = ~seen & (state.point.t < t_next)
@@ -420,7 +422,8 @@ def _repeat_unless(accurate: Flag, end: State, start: State) -> State:
     """The end of a piece if it is accurate; else its start, with a smaller step in mind."""
     if not isinstance(end.memory, ControlledMemory):
         return end
-    again = eqx.tree_at(lambda x: x.memory.h_next, start, end.memory.h_next)
+    kept = lambda x: (x.memory.h_next, x.effort, x.status, x.t_stop, x.mode_stop)
+    again = eqx.tree_at(kept, start, kept(end))
     return _where(accurate, end, again)
 
 

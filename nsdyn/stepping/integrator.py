@@ -222,6 +222,8 @@ class ControlledMemory(AbstractMemory):
     h_next: the size of the next step, or of the next attempt. Infinite if nothing is known.
     bend: what the dense output of the step has beyond a cubic (`nsdyn.stepping.detect`); no terms
         where nothing reads it.
+    effort: the work of Newton's method in the step; None for an explicit method. A step without
+        convergence has an infinite error; `effort.failed` says that a smaller one will not help.
     """
 
     a: Float[Array, " n"]
@@ -229,7 +231,7 @@ class ControlledMemory(AbstractMemory):
     bend: Float[Array, "terms size"]
     error: Float[Array, ""] = eqx.field(default_factory=lambda: jnp.zeros(()))
     h_next: Float[Array, ""] = eqx.field(default_factory=lambda: jnp.full((), jnp.inf))
-    effort: None = eqx.field(static=True, default=None)
+    effort: Effort | None = None
 
 
 class AbstractErrorControlled(AbstractSmoothMethod):
