@@ -23,7 +23,7 @@ from nsdyn.driver.arguments import (
 )
 from nsdyn.driver.collect import Collected, collect, sampled
 from nsdyn.driver.dense import kept_steps, with_cut_grid
-from nsdyn.driver.grid import CHUNK
+from nsdyn.driver.grid import CHUNK, Grid
 from nsdyn.errors import SimulationError
 from nsdyn.laws.base import AbstractLaw, as_status
 from nsdyn.mechanics.model import Point
@@ -35,6 +35,10 @@ from nsdyn.tolerances import Tolerances
 
 # What a scheme ends with at a singular position, among other places.
 MAY_BE_SINGULAR = (Status.NOT_CONVERGED, Status.NONFINITE, Status.CONSTRAINTS_LOST)
+# What a step that is far too long may lead to, among other reasons.
+MAY_BE_TOO_LONG = (*MAY_BE_SINGULAR, Status.NOT_LOCATED, Status.LEADS_BACK, Status.NO_MODE)
+FINER = 16  # how much smaller the step is with which that is found out
+SHORT_RUN = 10_000  # steps of a run for which it is found out
 
 
 def simulate(
@@ -84,7 +88,7 @@ def simulate(
             lambda x: (x.params, x.q0, x.v0), problem, tuple(values), is_leaf=lambda x: x is None
         )
         check_start(problem)
-    solution = raise_if_failed(computed(problem, run, values))
+    solution = raise_if_failed(advised(problem, run, values, computed(problem, run, values)))
     if check:
         warn_if_singular(problem, solution.events)
         if not run.integrator.controls_error:
@@ -116,6 +120,25 @@ def computed(problem: Problem, run: Setup, values: Values) -> Solution:
     at_times = sampled(run, nothing, values, found).solution(run.times, params, about).trimmed()
     how = {name: getattr(solution, name) for name in ("events", "t_stop", "status", "note")}
     return dataclasses.replace(at_times, **how)
+
+
+def advised(problem: Problem, run: Setup, values: Values, solution: Solution) -> Solution:
+    """A run that stopped, with a note if a much smaller step gets past that point."""
+    grid = run.grid
+    may_help = as_status(solution.status) in MAY_BE_TOO_LONG and not run.integrator.controls_error
+    if not may_help or float(grid.number_at(float(solution.t_stop))) > SHORT_RUN:
+        return solution
+    step = grid.step / FINER
+    t_end = min(grid.t_end, float(solution.t_stop) + grid.step)
+    finer = Grid(grid.t0, t_end, step, save_every=FINER)
+    fine = computed(problem, dataclasses.replace(run, grid=finer, save_at=None), values)
+    if not fine.ok:
+        return solution
+    note = (
+        f"With step = {step:.3g} the run gets past this point, so step = {grid.step:g} is too "
+        "long: try a smaller step"
+    )
+    return dataclasses.replace(solution, note=f"{solution.note}. {note}" if solution.note else note)
 
 
 def _cause(run: Setup, values: Values, found: Collected, stopped: Solution) -> dict[str, Any]:
