@@ -49,8 +49,8 @@ class ErrorEstimate:
 
     def __str__(self) -> str:
         lines = [f"{self.solution.problem}: estimated errors with step = {self.solution.step:g}"]
-        for name, order in self.orders.items():
-            error, order = np.max(getattr(self, name), initial=0.0), _lowest(order)
+        for name, orders in self.orders.items():
+            error, order = np.max(getattr(self, name), initial=0.0), _lowest(orders)
             observed = "no order" if np.isnan(order) else f"order {order:.1f}"
             lines.append(f"  {name:<12} at most {error:8.2g}, observed {observed}")
         return "\n".join(lines)

@@ -51,10 +51,9 @@ def between(
     first, last = start.point, end.point
     q = hermite(x, h, first.q, model.qdot(first, p), last.q, model.qdot(last, p))
     v = hermite(x, h, first.v, start.memory.a, last.v, end.memory.a)
-    if isinstance(end.memory, ControlledMemory):
-        terms = end.memory.bend
-        powers = x ** np.arange(terms.shape[0])
-        more = (x * (1 - x)) ** 2 * (powers @ terms)  # (3)
+    if isinstance(end.memory, ControlledMemory) and len(end.memory.bend):
+        powers = x ** np.arange(len(end.memory.bend))
+        more = (x * (1 - x)) ** 2 * (powers @ end.memory.bend)  # (3)
         q, v = q + more[: len(q)], v + more[len(q) :]
     lam = (1 - x) * start.memory.lam + x * end.memory.lam
     return first.replace(t=first.t + x * h, q=q, v=v), lam

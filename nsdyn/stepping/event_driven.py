@@ -210,7 +210,7 @@ class EventDriven(AbstractIntegrator):
         return self.max_switches
 
     @property
-    def _most_tries(self) -> float:
+    def _most_tries(self) -> int | float:
         """How many pieces may be tried; fixed steps end by themselves."""
         return self._most_pieces if self.controls_error else jnp.inf
 
@@ -269,7 +269,7 @@ class EventDriven(AbstractIntegrator):
 
     def _attempts(
         self, model: Model, state: State, t_next: Number, p: Params, plan: EventPlan | None
-    ) -> tuple[State, Bool[Array, ""], EventPlan | None]:
+    ) -> tuple[State, Bool[Array, ""], Any]:
         """Pieces under error control, as far as t_next or to one on which a guard fired; whether
         one did; and the plan, if there is one, with the accepted pieces."""
         no_event = LocatedEvent.empty(model.k)

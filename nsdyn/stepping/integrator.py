@@ -220,17 +220,17 @@ class ControlledMemory(AbstractMemory):
     lam: the multipliers there.
     error: the estimated error of the step in units of what is allowed; up to 1 it is accepted.
     h_next: the size of the next step, or of the next attempt. Infinite if nothing is known.
-    bend: what the dense output of the step has beyond a cubic (`nsdyn.stepping.detect`); no terms
-        where nothing reads it.
+    bend: what the dense output of the step has beyond a cubic (`nsdyn.stepping.detect`), if
+        anything.
     effort: the work of Newton's method in the step; None for an explicit method. A step without
         convergence has an infinite error; `effort.failed` says that a smaller one will not help.
     """
 
     a: Float[Array, " n"]
     lam: Float[Array, " m"]
-    bend: Float[Array, "terms size"]
     error: Float[Array, ""] = eqx.field(default_factory=lambda: jnp.zeros(()))
     h_next: Float[Array, ""] = eqx.field(default_factory=lambda: jnp.full((), jnp.inf))
+    bend: Float[Array, "terms size"] = eqx.field(default_factory=lambda: jnp.zeros((0, 0)))
     effort: Effort | None = None
 
 
