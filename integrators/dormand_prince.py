@@ -14,11 +14,16 @@ x_i/scale_i,
     order 5:  err = h |sum_i E_i k_i|                                                          (3)
     order 8:  err = h e5^2 / sqrt(e5^2 + e3^2/100),   e5 = |sum E5_i k_i|, e3 = |sum E3_i k_i| (4)
 
-A step with err <= 1 is accepted. The next one is, with the order r of the method (5 or 8),
+A step with err <= 1 is accepted; the next one has the size of `nsdyn.integrators._error_control`
+(1), with the order of the method for r.
 
-    h_next = h min(FASTER, max(SLOWER, 0.9 err^(-1/r)))                                       (5)
+Between its ends a step is a polynomial of degree 4 or 7 (II.6), on which guards are looked at: the
+cubic through values and slopes at both ends, and with three more stages, for order 8, of the kind
+of (1),
 
-A step that was cut short, because it met the next sample, does not make h_next smaller.
+    b = h D k,    for order 5 one term, the coefficient of x^4; for order 8 four               (5)
+
+(`nsdyn.stepping.detect` (3)). Where there are no guards none of this is computed.
 
 The tables are those of scipy. The stages are a loop with one copy of the model in it, since users
 wait mostly for compilation.
@@ -26,7 +31,7 @@ wait mostly for compilation.
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -36,21 +41,53 @@ from jaxtyping import Array, Float
 
 from nsdyn._types import Number, Params, Scalar
 from nsdyn.errors import ProblemError
+from nsdyn.integrators._error_control import check_settings, moved, next_step, rates, vector
 from nsdyn.mechanics.formulations import lagrange
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.stepping.integrator import AbstractErrorControlled, ControlledMemory
 
-SAFETY = 0.9
-SLOWER = 0.2
-FASTER = 10.0
 ORDERS = (5, 8)
 
 
+class _Table(NamedTuple):
+    """Stage i is at c_i and A_i; the stage `last` is the end of the step, and those after it serve
+    the dense output."""
+
+    A: np.ndarray
+    c: np.ndarray
+    last: int
+    bend: np.ndarray  # (5); no rows if it is not wanted
+
+    @property
+    def stages(self) -> int:
+        return len(self.c)
+
+
 @functools.cache
-def _table(order: int) -> Any:
+def _known(order: int) -> Any:
     from scipy import integrate  # slow to import, and most runs need none of it
 
     return integrate.RK45 if order == 5 else integrate.DOP853
+
+
+@functools.cache
+def _table(order: int, dense: bool) -> _Table:
+    known = _known(order)
+    last = len(known.B)
+    more = len(known.C_EXTRA) if dense and order == 8 else 0
+    stages = last + 1 + more
+    A = np.zeros((stages, stages))
+    A[:last, : known.A.shape[1]] = known.A
+    A[last, :last] = known.B
+    c = np.concatenate([known.C, [1.0]])
+    bend = known.P[:, -1:].T if order == 5 else np.zeros((0, stages))
+    if more:
+        A[last + 1 :] = known.A_EXTRA
+        c = np.concatenate([c, known.C_EXTRA])
+        # scipy nests F_3 + x (F_4 + (1 - x) (F_5 + x F_6)), with F = h D k
+        powers = np.array([[1, 0, 0, 0], [0, 1, 1, 0], [0, 0, -1, 1], [0, 0, 0, -1]])
+        bend = powers @ known.D
+    return _Table(A=A, c=c, last=last, bend=bend if dense else np.zeros((0, stages)))
 
 
 class DormandPrince(AbstractErrorControlled):
@@ -73,20 +110,13 @@ class DormandPrince(AbstractErrorControlled):
     def __check_init__(self) -> None:
         if self.order not in ORDERS:
             raise ProblemError(f"DormandPrince(order=...): expected 5 or 8, found {self.order!r}")
-        for name in ("rtol", "atol"):
-            value = getattr(self, name)
-            if not isinstance(value, jax.core.Tracer) and not (value.ndim == 0 and value > 0):
-                raise ProblemError(
-                    f"DormandPrince({name}=...): expected a positive number, found {value}"
-                )
-        if self.max_steps < 1:
-            raise ProblemError(
-                f"DormandPrince(max_steps=...): expected at least 1, found {self.max_steps}"
-            )
+        check_settings("DormandPrince", self)
 
     def init(self, model: Model, point: Point, p: Params) -> tuple[Point, ControlledMemory]:
         slope = lagrange(model, point, p)
-        return point, ControlledMemory(a=slope.a, lam=slope.lam)
+        table = _table(self.order, dense=model.k > 0)
+        bend = jnp.zeros((len(table.bend), point.q.shape[0] + point.v.shape[0]))
+        return point, ControlledMemory(a=slope.a, lam=slope.lam, bend=bend)
 
     def step(
         self,
@@ -97,61 +127,48 @@ class DormandPrince(AbstractErrorControlled):
         p: Params,
         finish: Callable | None = None,
     ) -> tuple[Point, ControlledMemory]:
-        k = self._stages(model, point, memory, h, p)
-        end = _moved(point, h * (_table(self.order).B @ k[:-1]), h)  # (2)
-        end = end if finish is None else finish(end)
-        slope = lagrange(model, end, p)
-        k = k.at[-1].set(_rates(model, end, slope.a, p))
-        error = self._error(k, h, jnp.maximum(jnp.abs(_vector(point)), jnp.abs(_vector(end))))
-        h_next = self._h_next(memory.h_next, h, error)
-        return end, ControlledMemory(a=slope.a, lam=slope.lam, error=error, h_next=h_next)
-
-    def _stages(
-        self, model: Model, point: Point, memory: ControlledMemory, h: Number, p: Params
-    ) -> Float[Array, "stages size"]:
-        """k_1 ... k_s of (1), and room for one more."""
-        table = _table(self.order)
-        first = _rates(model, point, memory.a, p)
-        k = jnp.zeros((len(table.B) + 1, len(first))).at[0].set(first)
-        weights = np.zeros((len(table.B), len(table.B) + 1))
-        weights[:, : table.A.shape[1]] = table.A
+        table = _table(self.order, dense=model.k > 0)
+        last = table.last
+        before = rates(model, point, memory.a, p)
+        k = jnp.zeros((table.stages, len(before))).at[0].set(before)
+        A, c = jnp.asarray(table.A), jnp.asarray(table.c)
+        place = lambda i, k: moved(point, h * (A[i] @ k), c[i] * h)
 
         def stage(i, k):
-            at = _moved(point, h * (jnp.asarray(weights)[i] @ k), jnp.asarray(table.C)[i] * h)
-            return k.at[i].set(_rates(model, at, lagrange(model, at, p).a, p))  # (1)
+            at = place(i, k)
+            return k.at[i].set(rates(model, at, lagrange(model, at, p).a, p))  # (1)
 
-        return jax.lax.fori_loop(1, len(table.B), stage, k)
+        k = jax.lax.fori_loop(1, last, stage, k)
+        end = place(last, k)  # (2)
+        end = end if finish is None else finish(end)
+
+        def closing(i, carry):
+            """The slope at the end, then the stages for dense output, in one copy of the model."""
+            k, _, _ = carry
+            at = jax.tree.map(lambda x, y: jnp.where(i == last, x, y), end, place(i, k))
+            slope = lagrange(model, at, p)
+            keep = lambda new, old: jnp.where(i == last, new, old)
+            k = k.at[i].set(rates(model, at, slope.a, p))
+            return k, keep(slope.a, carry[1]), keep(slope.lam, carry[2])
+
+        carry = (k, memory.a, memory.lam)
+        k, a, lam = jax.lax.fori_loop(last, table.stages, closing, carry)
+        error = self._error(k, h, jnp.maximum(jnp.abs(vector(point)), jnp.abs(vector(end))))
+        return end, ControlledMemory(
+            a=a,
+            lam=lam,
+            error=error,
+            h_next=next_step(memory.h_next, h, error, self.order),
+            bend=h * (table.bend @ k),  # (5)
+        )
 
     def _error(self, k: Float[Array, "stages size"], h: Number, size: Array) -> Scalar:
         """err, the error in units of what is allowed."""
-        table = _table(self.order)
+        table = _known(self.order)
         scale = self.atol + self.rtol * size
-        mean_square = lambda weights: jnp.mean(((weights @ k) / scale) ** 2)
+        mean_square = lambda weights: jnp.mean(((weights @ k[: len(weights)]) / scale) ** 2)
         if self.order == 5:
             return jnp.abs(h) * jnp.sqrt(mean_square(table.E))  # (3)
         fifth, third = mean_square(table.E5), mean_square(table.E3)
         both = fifth + 0.01 * third
         return jnp.abs(h) * fifth / jnp.sqrt(jnp.where(both > 0, both, 1.0))  # (4)
-
-    def _h_next(self, wanted: Scalar, h: Number, error: Scalar) -> Scalar:
-        """The size of the next step, or of the next attempt. `wanted` was the size of this one,
-        unless it was cut short."""
-        exponent = -1.0 / self.order
-        factor = SAFETY * jnp.maximum(error, 1e-10) ** exponent
-        factor = jnp.where(jnp.isfinite(error), jnp.clip(factor, SLOWER, FASTER), SLOWER)
-        new = factor * h  # (5)
-        return jnp.where((error <= 1) & (h < wanted), jnp.maximum(new, wanted), new)
-
-
-def _vector(point: Point) -> Float[Array, " size"]:
-    return jnp.concatenate([point.q, point.v])
-
-
-def _moved(point: Point, change: Float[Array, " size"], dt: Number) -> Point:
-    size = point.q.shape[0]
-    return point.replace(t=point.t + dt, q=point.q + change[:size], v=point.v + change[size:])
-
-
-def _rates(model: Model, point: Point, a: Float[Array, " n"], p: Params) -> Float[Array, " size"]:
-    """F = (q', v')."""
-    return jnp.concatenate([model.qdot(point, p), a])

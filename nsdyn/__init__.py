@@ -27,6 +27,7 @@ from nsdyn.constraints.transitions import Transitions  # noqa: E402
 from nsdyn.driver.batch_run import sweep  # noqa: E402
 from nsdyn.driver.pure_run import rollout  # noqa: E402
 from nsdyn.driver.single_run import simulate  # noqa: E402
+from nsdyn.driver.step_doubling import ErrorEstimate, error_estimate  # noqa: E402
 from nsdyn.errors import (  # noqa: E402
     CoarseStepWarning,
     FileError,
@@ -66,6 +67,7 @@ __all__ = [
     "AbstractSmoothMethod",
     "CoarseStepWarning",
     "Contact",
+    "ErrorEstimate",
     "Event",
     "Events",
     "FileError",
@@ -92,6 +94,7 @@ __all__ = [
     "TransitionReport",
     "Transitions",
     "__version__",
+    "error_estimate",
     "lagrange",
     "load",
     "lock",

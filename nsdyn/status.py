@@ -70,9 +70,9 @@ MESSAGES = {
         "coordinate that another drives, no law has an answer"
     ),
     Status.CONSTRAINTS_LOST: (
-        "the constraints no longer hold (|g| grew large): they may have no solution any more, be "
-        "singular here, or drift without projection. Try a smaller step or "
-        "EventDriven(..., project=True), and check the constraints"
+        "the constraints no longer hold (|g| grew large). Try a smaller step first. If that does "
+        "not help, they may have no solution any more, be singular here, or drift without "
+        "projection: try EventDriven(..., project=True), and check the constraints"
     ),
     Status.CUT_LOCUS: (
         "the constraints before and after an event are orthogonal in the metric of the law (a "
@@ -95,7 +95,7 @@ MESSAGES = {
     Status.TOO_MANY_STEPS: (
         "error control needed more steps between two samples than allowed. Try larger rtol and "
         "atol, a smaller step (the distance of the samples) or a larger max_steps; if the motion "
-        "is stiff, try an implicit method"
+        "is stiff, try EventDriven(RadauIIA())"
     ),
     Status.SINGULAR_POSITION: (
         "the rank of the constraints drops here, a singular position of the mechanism, and the "

@@ -23,7 +23,7 @@ from test_forms import (
 
 import nsdyn
 from nsdyn import laws, problems
-from nsdyn.integrators import NSGA, RK4, EventDriven, GeneralizedAlpha, MoreauJean
+from nsdyn.integrators import NSGA, RK4, EventDriven, GeneralizedAlpha, MoreauJean, RadauIIA
 
 EXACT = EventDriven(RK4())
 VELOCITY, DECOUPLED = NSGA(variant="velocity"), NSGA(variant="decoupled")
@@ -62,7 +62,7 @@ def springs(q, v, t, p):
 LOCKS = nsdyn.Scheduled(times=(0.1, 0.1537), stages=(None, nsdyn.lock(1), nsdyn.lock(1, 2)))
 
 
-@schemes(NSGA(), slow(INDEX3), MoreauJean(), EventDriven(INDEX2))
+@schemes(NSGA(), slow(INDEX3), MoreauJean(), EventDriven(INDEX2), EventDriven(RadauIIA()))
 def test_scheduled_locks(scheme):
     """Locks on and off the grid: locked joints stay where they are, free momenta are continuous."""
     system = nsdyn.System(mass=coupled_mass, force=springs)

@@ -1,7 +1,6 @@
 """The methods of Dormand and Prince: orders across an event, errors that follow the tolerances,
 derivatives, batches, and what is refused."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,12 +8,16 @@ import pytest
 from mechanisms import BALL, ball, pegged_swing, run
 from references.pegged_swing import swing_reference
 from references.three_r import solve
+from test_blocks import Compilations
 
 import nsdyn
 from nsdyn import laws
-from nsdyn.integrators import DormandPrince, EventDriven
+from nsdyn.driver.arguments import plain_values, setup
+from nsdyn.driver.march import start
+from nsdyn.integrators import RK4, DormandPrince, EventDriven
 from nsdyn.problems.three_r_pendulum import three_r_pendulum
 from nsdyn.status import Status
+from nsdyn.stepping.detect import between
 
 LOOSE = 1e12  # every step is accurate enough, so that one step leads from sample to sample
 
@@ -76,6 +79,26 @@ def test_derivatives_by_replay_of_the_accepted_steps(mode):
     assert np.abs(found - central).max() < 1e-6 * np.abs(found).max()
 
 
+def spring(q, v, t, p):
+    return -p["k"] * q
+
+
+def oscillator(k=1.0, t_end=0.8):
+    """Nothing ever switches."""
+    system = nsdyn.System(mass=BALL.mass, force=spring)
+    return nsdyn.Problem("spring", system, q0=[1.0], v0=[0.0], t_end=t_end, params={"k": k})
+
+
+@pytest.mark.parametrize("order", [5, 8])
+@pytest.mark.parametrize("mode", [jax.grad, jax.jacfwd])
+def test_derivatives_where_there_are_no_guards(mode, order):
+    """d/dk cos(sqrt(k) t) = -t sin(sqrt(k) t)/(2 sqrt(k)), at a time off the grid of samples."""
+    integrator = method(order, 1e-10, max_steps=32)
+    final = lambda k: nsdyn.rollout(oscillator(), integrator, step=0.3, params={"k": k}).q[-1, 0]
+    w = np.sqrt(2.0)
+    assert abs(jax.jit(mode(final))(2.0) + 0.8 * np.sin(w * 0.8) / (2 * w)) < 1e-8
+
+
 def test_a_batch_equals_single_runs():
     speeds = np.array([[0.0, 0.0], [0.3, 0.4]])
     options = {"step": 0.2, "integrator": method(5, 1e-8)}
@@ -99,10 +122,7 @@ def test_too_many_steps_are_told():
 
 
 def test_too_many_steps_are_told_where_there_are_no_guards():
-    free = nsdyn.Problem("ball", BALL, q0=[1.0], v0=[0.0], t_end=1.0, params={"g": 9.81})
-    stiff = nsdyn.System(mass=BALL.mass, force=lambda q, v, t, p: -1e8 * q)
-    problem = eqx.tree_at(lambda x: x.system, free, stiff)
-    found = run(problem, method(5, 1e-6, max_steps=5), step=0.5)
+    found = run(oscillator(k=1e8), method(5, 1e-6, max_steps=5), step=0.5)
     assert int(found.status) == Status.TOO_MANY_STEPS and float(found.t_stop) < 0.5
 
 
@@ -118,6 +138,116 @@ def test_another_tolerance_is_a_number_of_the_program():
             DormandPrince(**wrong)
 
 
-def test_save_at_is_refused():
-    with pytest.raises(nsdyn.ProblemError, match="save_at"):
-        nsdyn.simulate(pegged_swing(), method(5, 1e-6), step=0.1, save_at=[0.3])
+# Samples at arbitrary times: steps end there. The event is at 0.43358 s.
+
+TIMES = np.array([0.7771, 0.0317, 0.4357, 0.1571, 0.6173, 0.4321, 0.3533])
+
+
+@pytest.mark.parametrize("order", [5, 8])
+def test_samples_at_arbitrary_times_are_as_good_as_the_tolerance(order):
+    times = np.sort(TIMES)
+    for tolerance in (1e-5, 1e-10):
+        found = nsdyn.simulate(pegged_swing(), method(order, tolerance), step=0.5, save_at=TIMES)
+        np.testing.assert_array_equal(found.t, times)
+        np.testing.assert_array_equal(found.mode, times > 0.43358)
+        _, q, v = swing_reference(times[4:])
+        assert np.abs(found.q[4:] - q).max() < 20 * tolerance
+        assert np.abs(found.v[4:] - v).max() < 20 * tolerance
+        fine = nsdyn.simulate(pegged_swing(), EventDriven(RK4()), step=2e-4, save_at=TIMES)
+        assert np.abs(found.q - fine.q).max() < 20 * tolerance
+        assert np.abs(found.v - fine.v).max() < 20 * tolerance
+
+
+def test_other_times_of_samples_compile_nothing(monkeypatch):
+    monkeypatch.setenv("NSDYN_BACKEND", "xla")
+    options = {"step": 0.5, "integrator": method(5, 1e-7)}
+    few = nsdyn.simulate(pegged_swing(), save_at=TIMES, **options)
+    with Compilations() as others:
+        # more than a program knows at a time, and times of the grid, and some twice
+        times = np.concatenate([TIMES, np.linspace(0.0, 0.8, 3001), TIMES])
+        many = nsdyn.simulate(pegged_swing(), save_at=times, **options)
+    assert others.count == 0
+    np.testing.assert_array_equal(many.t, np.sort(times))
+    assert len(many.events) == 1 and not np.any(np.isnan(many.q))
+    at = np.searchsorted(many.t, few.t)
+    np.testing.assert_array_equal(many.q[at], many.q[at + 1])
+    assert np.abs(many.q[at] - few.q).max() < 1e-5
+
+
+def test_samples_of_a_batch_and_of_a_pure_run():
+    options = {"step": 0.5, "integrator": method(5, 1e-8), "save_at": TIMES}
+    alone = nsdyn.simulate(pegged_swing(), **options)
+    pure = nsdyn.rollout(pegged_swing(), **options)
+    batch = nsdyn.sweep(pegged_swing(), v0=np.zeros((2, 2)), **options)
+    for name in ("t", "q", "v", "lam", "mode", "energy"):
+        for other in (pure, batch[1]):
+            np.testing.assert_allclose(getattr(other, name), getattr(alone, name), atol=1e-10)
+
+
+def test_samples_at_arbitrary_times_are_differentiable():
+    times = np.array([0.2113, 0.737])
+    integrator = method(5, 1e-11, max_steps=64)
+    options = {"step": 0.4, "save_at": times}
+    place = lambda k: nsdyn.rollout(oscillator(), integrator, params={"k": k}, **options).q[:, 0]
+    w = np.sqrt(2.0)
+    for mode in (jax.jacfwd, jax.jacrev):
+        exact = -times * np.sin(w * times) / (2 * w)
+        assert np.abs(jax.jit(mode(place))(2.0) - exact).max() < 1e-9
+
+
+def test_a_run_that_stops_keeps_the_samples_until_then():
+    stop = method(5, 1e-9, max_steps=200)
+    options = {"step": 0.1, "params": {"k": 1e8}, "save_at": [0.0001, 0.0005, 0.09]}
+    with pytest.raises(nsdyn.SimulationError, match="max_steps") as caught:
+        nsdyn.simulate(oscillator(), stop, **options)
+    assert caught.value.partial.t.tolist() == [0.0001, 0.0005]
+
+
+# Guards between the ends of long steps
+
+
+@pytest.mark.parametrize(("order", "expected"), [(5, 5), (8, 8)])
+def test_dense_output_is_nearly_as_accurate_as_the_steps(order, expected):
+    """In one step of the swing, away from its start, against two shorter ones."""
+    problem, integrator = pegged_swing(), method(order, LOOSE)
+    values = plain_values(problem, None, None, None)
+    model, state = start(setup(problem, integrator, None, step=0.1), values)
+    walk = jax.jit(lambda state, t: integrator.step_smooth(model, state, t, values.params)[0])
+    state = walk(state, 0.15)
+    x, errors = 0.37, []
+    for h in (0.1, 0.05):
+        end = walk(state, 0.15 + h)
+        found, _ = between(model, state, end, h, values.params, x)
+        exact = walk(walk(state, 0.15 + x * h / 2), 0.15 + x * h).point
+        errors.append([np.abs(found.q - exact.q).max(), np.abs(found.v - exact.v).max()])
+    errors = np.array(errors)
+    assert np.all(np.log2(errors[0] / errors[1]) > expected - 0.2), errors
+    assert np.all(errors[1] < (1e-6, 1e-10)[order == 8])
+
+
+def four_waves(q, v, lam, t, p, mode, held):
+    """0.8 + cos(4 arccos q): along q = cos t it is below zero near pi/4 and 3 pi/4. In every
+    second mode it is watched from below."""
+    return (1 - 2 * (mode % 2)) * (0.8 + 8 * q**4 - 8 * q**2 + 1)
+
+
+def count(fired, q, v, t, p, mode):
+    return mode + 1
+
+
+COUNTED = nsdyn.Transitions(rows=lambda q, t, p, mode, held: q[:0], guards=four_waves, after=count)
+
+
+@pytest.mark.parametrize("order", [5, 8])
+def test_a_guard_that_dips_twice_within_a_long_step_is_found(order):
+    """Without events a tolerance of 1e-3 leads through all three seconds in few steps."""
+    system = nsdyn.System(mass=BALL.mass, force=spring)
+    problem = nsdyn.Problem(
+        "waves", system, COUNTED, q0=[1.0], v0=[0.0], t_end=3.0, params={"k": 1.0}
+    )
+    zero, turn = np.arccos(-0.8), 2 * np.pi
+    exact = np.array([zero, turn - zero, turn + zero, 2 * turn - zero]) / 4
+    for tolerance in (1e-3, 1e-9):
+        found = nsdyn.simulate(problem, method(order, tolerance), step=3.0)
+        assert len(found.events) == 4
+        assert np.abs(found.events.t - exact).max() < 5 * tolerance

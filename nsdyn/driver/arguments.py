@@ -109,11 +109,6 @@ def setup(
             f"tolerances: expected nsdyn.Tolerances(...) or None, found {tolerances!r}"
         )
     grid = _grid(problem, step, t_end, save_every)
-    if save_at is not None and not driven.interpolates:
-        raise ProblemError(
-            "save_at: expected None with error control, whose steps are too long to interpolate "
-            "between, found times; choose the distance of the samples by step"
-        )
     return Setup(
         system=problem.system,
         parts=problem.constraint,

@@ -31,7 +31,7 @@ from nsdyn.driver.arguments import (
 from nsdyn.driver.backend import LANES
 from nsdyn.driver.blocks import ADVANCE, BEGIN, BLOCK_OF_BATCH, Programs, traced
 from nsdyn.driver.collect import Collected, collect, sampled
-from nsdyn.driver.dense import kept_steps
+from nsdyn.driver.dense import kept_steps, with_cut_grid
 from nsdyn.driver.grid import CHUNK as STEPS
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw
@@ -84,6 +84,7 @@ def sweep(
     )
     refuse_tracers("sweep", problem, run, params, q0, v0)
     batch = batch_values(problem, params, q0, v0)
+    run = with_cut_grid(run)
     kept = kept_steps(run)
     each = WORK * _bytes(problem, len(kept), run.max_events)
     size, workers = _layout(batch.total, each, memory)

@@ -27,7 +27,7 @@ import numpy as np
 
 from nsdyn.constraints.base import Scale
 from nsdyn.driver.arguments import Setup, Values
-from nsdyn.driver.grid import CHUNK
+from nsdyn.driver.grid import CHUNK, WINDOW
 from nsdyn.driver.march import Sample, chunk, empty_log, start
 from nsdyn.driver.outcome import (
     Ending,
@@ -224,9 +224,10 @@ ADVANCE = Program(advance)
 PROGRAMS = Programs(BEGIN, ADVANCE)
 
 
-def traced(run: Setup) -> Setup:
-    """The setup with the numbers of the grid as arguments of the program."""
-    grid = run.grid.traced()
+def traced(run: Setup, first: int = 0) -> Setup:
+    """The setup with the numbers of the grid as arguments of the program, which begins with the
+    step `first`."""
+    grid = run.grid.traced(first)
     return dataclasses.replace(run, grid=grid, max_events=np.asarray(run.max_events), save_at=None)
 
 
@@ -236,15 +237,19 @@ def blocks(
     """The blocks of a run or a batch that record the steps `kept`, in numpy arrays, one after the
     other. They end early if no run goes on."""
     size = programs.size or (BLOCK_OF_BATCH if is_batch(own) else BLOCK)
-    run = traced(run)
-    progress = programs.begin(run, own, shared)
+    here = traced(run)
+    progress = programs.begin(here, own, shared)
     done = step = 0
     length = CHUNK
     while done < len(kept):
         part = np.full(size + CHUNK, NEVER)
-        part[: len(kept[done : done + size])] = kept[done : done + size]
+        wanted = kept[done : done + size]
+        if run.grid.is_cut:
+            here = traced(run, step)
+            wanted = wanted[wanted <= step + WINDOW]
+        part[: len(wanted)] = wanted
         numbers = (part, np.asarray(step), np.asarray(length))
-        block, progress = programs.advance(run, own, shared, progress, *numbers)
+        block, progress = programs.advance(here, own, shared, progress, *numbers)
         block = jax.tree.map(np.asarray, block)
         yield block
         if np.all(block.ending.status != Status.OK):

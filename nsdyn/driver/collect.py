@@ -9,7 +9,7 @@ import numpy as np
 
 from nsdyn.driver.arguments import Setup, Values
 from nsdyn.driver.blocks import PROGRAMS, Block, Programs, blocks, is_batch, traced
-from nsdyn.driver.dense import Bracket, Places, brackets, sample_between
+from nsdyn.driver.dense import Bracket, Places, brackets, rows_at_times, sample_between
 from nsdyn.driver.march import Sample
 from nsdyn.driver.outcome import Ending, Facts, facts
 from nsdyn.numerics.newton import Effort
@@ -126,6 +126,10 @@ def _made(run: Setup, own: Values, shared: Values, b: Bracket) -> tuple[Sample, 
 
 def sampled(run: Setup, own: Values, shared: Values, found: Collected) -> Collected:
     """A run or a batch with its samples at the times `run.save_at` instead of those of the grid."""
+    if run.grid.is_cut:
+        pick = lambda x: np.take(x, rows_at_times(run), axis=1 if is_batch(own) else 0)
+        picked = jax.tree.map(pick, (found.samples, found.energy))
+        return eqx.tree_at(lambda x: (x.samples, x.energy), found, picked)
     places = Places.of(run.grid, run.times)
     kept = places.kept(run.grid)
     each = found if is_batch(own) else jax.tree.map(lambda x: x[None], found)

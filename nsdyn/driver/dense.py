@@ -13,8 +13,12 @@ Between them the mode is that of `left`. With x = (tau - t_left)/h and h = t_rig
 
 which is of order 4 in q and v: as good as the methods themselves. A time of the grid (but for a
 billionth of a step) gives the state there, and one at the instant of an event the state after it.
+
+With error control steps are too long for (2). There steps end at the times themselves, as accurate
+as all others: the grid is cut (`with_cut_grid`), and samples are those of its steps.
 """
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -54,11 +58,28 @@ class Places(NamedTuple):
         return np.unique(np.concatenate([self.before, self.after, [0, grid.steps]]))
 
 
+def with_cut_grid(run: Setup) -> Setup:
+    """The setup of a run whose steps end at the times `run.save_at`, if it needs that."""
+    if run.save_at is None or not run.integrator.controls_error:
+        return run
+    return dataclasses.replace(run, grid=run.grid.cut_at(run.times))
+
+
 def kept_steps(run: Setup) -> np.ndarray:
     """The numbers of the steps that a run records."""
+    grid = run.grid
     if run.save_at is None:
-        return run.grid.saved
+        return grid.saved
+    if grid.is_cut:
+        ends = [grid.landmarks(grid.steps), [0, grid.steps]]
+        return np.unique(np.concatenate([grid.number_at(run.times), *ends]))
     return Places.of(run.grid, run.times).kept(run.grid)
+
+
+def rows_at_times(run: Setup) -> np.ndarray:
+    """Which of the steps `kept_steps(run)` end at the times `run.save_at`, on a grid that was
+    cut."""
+    return np.searchsorted(kept_steps(run), run.grid.number_at(run.times))
 
 
 class Bracket(eqx.Module):
@@ -163,10 +184,12 @@ def _where(condition, a, b):
 
 
 def samples_between(
-    run: Setup, model: Model, samples: Sample, records: Event, p
+    run: Setup, model: Model, samples: Sample, energy: Float[Array, " n"], records: Event, p
 ) -> tuple[Sample, Float[Array, " n"]]:
     """The samples at the times `run.save_at` from those of the steps `kept_steps(run)`, and their
     energies."""
+    if run.grid.is_cut:
+        return jax.tree.map(lambda x: x[rows_at_times(run)], (samples, energy))
     places = Places.of(run.grid, run.times)
     found = brackets(jnp, run, places, places.kept(run.grid), samples, records)
     made = jax.vmap(lambda b: sample_between(model, b, p))(found)

@@ -170,8 +170,8 @@ def _padded_steps(one, carry, times, plans, padded: bool, every: int):
 
 
 def _planned(integrator, model, state, log, times, count, law, p, every):
-    """What `_fast` does, with the plan of the events of every step."""
-    if model.k == 0:
+    """What `_fast` does, with the plan of the events, and of the pieces, of every step."""
+    if model.k == 0 and not integrator.controls_error:
         return _fast(integrator, model, state, log, times, count, law, p, every), None
 
     def one(carry, t_next, _):

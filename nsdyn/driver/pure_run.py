@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from nsdyn.driver.arguments import MAX_EVENTS, Setup, Values, setup, traced_values
-from nsdyn.driver.dense import kept_steps, samples_between
+from nsdyn.driver.dense import kept_steps, samples_between, with_cut_grid
 from nsdyn.driver.march import empty_log, march, start
 from nsdyn.driver.outcome import Verdict, at_times, ending, facts, known, least_norm_impulses
 from nsdyn.driver.program import Program
@@ -58,6 +58,7 @@ def rollout(
 
 def solve(run: Setup, values: Values, about: dict[str, Any]) -> Solution:
     """The solution of a run whose arguments were checked."""
+    run = with_cut_grid(run)
     p = values.params
     model, state = start(run, values)
     log = empty_log(run, model, state, run.max_events, run.max_events, p)
@@ -71,7 +72,7 @@ def solve(run: Setup, values: Values, about: dict[str, Any]) -> Solution:
     samples, energy = known(samples, found, good)
     records = least_norm_impulses(model, log, values.q0, p)
     if run.save_at is not None:
-        samples, energy = samples_between(run, model, samples, records, p)
+        samples, energy = samples_between(run, model, samples, energy, records, p)
     how = ending(end, verdict, run.grid.t_end)
     return Solution(
         t=samples.point.t,

@@ -22,8 +22,8 @@ from nsdyn.driver.arguments import (
     setup,
 )
 from nsdyn.driver.collect import Collected, collect, sampled
-from nsdyn.driver.dense import kept_steps
-from nsdyn.driver.grid import CHUNK
+from nsdyn.driver.dense import kept_steps, with_cut_grid
+from nsdyn.driver.grid import CHUNK, Grid
 from nsdyn.errors import SimulationError
 from nsdyn.laws.base import AbstractLaw, as_status
 from nsdyn.mechanics.model import Point
@@ -35,6 +35,10 @@ from nsdyn.tolerances import Tolerances
 
 # What a scheme ends with at a singular position, among other places.
 MAY_BE_SINGULAR = (Status.NOT_CONVERGED, Status.NONFINITE, Status.CONSTRAINTS_LOST)
+# What a step that is far too long may lead to, among other reasons.
+MAY_BE_TOO_LONG = (*MAY_BE_SINGULAR, Status.NOT_LOCATED, Status.LEADS_BACK, Status.NO_MODE)
+FINER = 16  # how much smaller the step is with which that is found out
+SHORT_RUN = 10_000  # steps of a run for which it is found out
 
 
 def simulate(
@@ -57,7 +61,8 @@ def simulate(
     run stops early.
 
     Samples are taken on the grid, after `save_every` steps each, or at the times `save_at`, in any
-    order: they come sorted, by dense output between the steps (`nsdyn.driver.dense`).
+    order: they come sorted, by dense output between the steps or, with error control, from steps
+    that end there (`nsdyn.driver.dense`).
 
     `params`, `q0` and `v0` take the place of the problem's own. Other values of these, and another
     `step`, `t_end`, `save_every`, `save_at` or `max_events`, compile nothing anew.
@@ -83,10 +88,10 @@ def simulate(
             lambda x: (x.params, x.q0, x.v0), problem, tuple(values), is_leaf=lambda x: x is None
         )
         check_start(problem)
-    solution = raise_if_failed(computed(problem, run, values))
+    solution = raise_if_failed(advised(problem, run, values, computed(problem, run, values)))
     if check:
         warn_if_singular(problem, solution.events)
-        if run.integrator.interpolates:
+        if not run.integrator.controls_error:
             warn_if_coarse(solution, problem.system.kinematics is None)
     return solution
 
@@ -99,6 +104,7 @@ def attempt(problem: Problem, integrator: IntegratorLike, **options: Any) -> Sol
 
 def computed(problem: Problem, run: Setup, values: Values) -> Solution:
     """The solution of a run whose arguments were checked, trimmed, however it ended."""
+    run = with_cut_grid(run)
     nothing: Any = jax.tree.map(lambda _: None, values)
     kept = kept_steps(run)
     programs, backend = backends.programs(run, nothing, values)
@@ -116,15 +122,35 @@ def computed(problem: Problem, run: Setup, values: Values) -> Solution:
     return dataclasses.replace(at_times, **how)
 
 
+def advised(problem: Problem, run: Setup, values: Values, solution: Solution) -> Solution:
+    """A run that stopped, with a note if a much smaller step gets past that point."""
+    grid = run.grid
+    may_help = as_status(solution.status) in MAY_BE_TOO_LONG and not run.integrator.controls_error
+    if not may_help or float(grid.number_at(float(solution.t_stop))) > SHORT_RUN:
+        return solution
+    step = grid.step / FINER
+    t_end = min(grid.t_end, float(solution.t_stop) + grid.step)
+    finer = Grid(grid.t0, t_end, step, save_every=FINER)
+    fine = computed(problem, dataclasses.replace(run, grid=finer, save_at=None), values)
+    if not fine.ok:
+        return solution
+    note = (
+        f"With step = {step:.3g} the run gets past this point, so step = {grid.step:g} is too "
+        "long: try a smaller step"
+    )
+    return dataclasses.replace(solution, note=f"{solution.note}. {note}" if solution.note else note)
+
+
 def _cause(run: Setup, values: Values, found: Collected, stopped: Solution) -> dict[str, Any]:
     """The status SINGULAR_POSITION and a note about the place, if that is why a run stopped."""
     if as_status(stopped.status) not in MAY_BE_SINGULAR:
         return {}
     grid = run.grid
     nothing: Any = jax.tree.map(lambda _: None, values)
-    k = int((float(stopped.t_stop) - grid.t0) / grid.step + 0.5)
+    k = int(grid.number_at(float(stopped.t_stop)))
     # The same programs once more, to see the last steps, which need not have been recorded.
-    before = collect(run, nothing, values, np.arange(max(0, k - CHUNK), min(k, grid.steps) + 1))
+    kept = np.union1d(grid.landmarks(k), np.arange(max(0, k - CHUNK), k + 1))
+    before = collect(run, nothing, values, kept)
     pick = lambda point, n: jax.tree.map(lambda x: x[_sound(point, stopped.mode_stop)][-n:], point)
     last = pick(before.samples.point, 2)
     along = pick(found.samples.point, len(stopped.t))

@@ -138,7 +138,7 @@ class Newton(eqx.Module):
         last = self._iterated(value, x0, scaled)
         failed = ~(last.change <= 1.0) & jnp.all(jnp.isfinite(last.x))
         last = _once(failed, forgiven, last)
-        solution = _implicit(residual, last.x, None if large else last.J, args)
+        solution = implicit_solution(residual, last.x, None if large else last.J, args)
         return solution, Effort(last.tries, last.tries, last.change, ~(last.change <= 1.0))
 
     def _iterated(self, value: Callable, x0: Velocity, scaled: Callable) -> "Iterate":
@@ -228,8 +228,15 @@ def _broyden(value: Callable, x0: Velocity, scaled: Callable) -> tuple[Callable,
     return iterate, Iterate.first(x0, value(x0))
 
 
-def _implicit(residual: Callable, x: Velocity, J: Matrix | None, args: Any) -> Velocity:
-    """x, with the derivative (2); J is computed there if it is None."""
+def implicit_solution(
+    residual: Callable,
+    x: Velocity,
+    J: Matrix | None,
+    args: Any,
+    solve: Callable = small.eliminate,
+) -> Velocity:
+    """The solution x of residual(x, args) = 0, with the derivative (2); J is computed there if it
+    is None. solve(J, b) = J^-1 b."""
     arrays, rest = eqx.partition(args, eqx.is_array)
 
     @jax.custom_jvp
@@ -245,6 +252,6 @@ def _implicit(residual: Callable, x: Velocity, J: Matrix | None, args: Any) -> V
         )
         value = lambda floats: residual(x, eqx.combine(floats, others, rest))
         J = jax.jacfwd(lambda x: residual(x, eqx.combine(arrays, rest)))(x) if J is None else J
-        return x, -small.eliminate(J, jax.jvp(value, (floats,), (dots,))[1])
+        return x, -solve(J, jax.jvp(value, (floats,), (dots,))[1])
 
     return solution(x, J, arrays)

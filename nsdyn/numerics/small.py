@@ -110,6 +110,24 @@ def eliminate(a: Float[Array, "n n"], b: Float[Array, " n"]) -> Float[Array, " n
     return jnp.stack(x)
 
 
+def inverse(a: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """a^-1 of any regular matrix, by Gauss-Jordan elimination with partial pivoting, in a loop: no
+    LAPACK call, and little to compile."""
+    n = a.shape[0]
+    rows = jnp.arange(n)
+
+    def column(j, both):
+        below = jnp.where(rows >= j, jnp.abs(both[:, j]), -1.0)
+        k = jnp.argmax(below)
+        upper, pivot = both[j], both[k] / both[k, j]
+        both = both.at[k].set(upper).at[j].set(pivot)
+        factors = jnp.where(rows == j, 0.0, both[:, j])
+        return both - factors[:, None] * pivot[None, :]
+
+    both = jnp.concatenate([a, jnp.eye(n, dtype=a.dtype)], axis=1)
+    return lax.fori_loop(0, n, column, both)[:, n:]
+
+
 def total(terms: Iterable) -> Any:
     """The sum of the terms, without an array of zeros to start from, which the compiler would have
     to remove; 0 if there are none."""

@@ -5,7 +5,13 @@ interpolation
 
     y(x) = (1+2x)(1-x)^2 y_0 + x(1-x)^2 h y'_0 + x^2(3-2x) y_1 - x^2(1-x) h y'_1            (1)
 
-of q (with q') and of v (with v'); lam is interpolated linearly. Guards are sampled at equal
+of q (with q') and of v (with v'); lam is interpolated linearly. A method with error control, whose
+steps are long, adds terms b_j of its own, such that its dense output is nearly as accurate as its
+steps:
+
+    y(x) + x^2 (1-x)^2 (b_0 + b_1 x + b_2 x^2 + ...)                                         (3)
+
+Guards are sampled at equal
 distances. The parabola through three neighbouring samples a, b, d has the curvature c = a - 2b + d
 and the lowest value b - (a-d)^2/(8c), which reveals a guard that dips below zero between samples:
 
@@ -23,7 +29,7 @@ from jaxtyping import Array, Bool, Float
 from nsdyn._jitted import traced_once
 from nsdyn._types import AnyArray, Number, Params, Scalar
 from nsdyn.mechanics.model import Model, Point
-from nsdyn.stepping.integrator import State
+from nsdyn.stepping.integrator import ControlledMemory, State
 
 # In units of the step: a crossing that round-off puts just beyond the end of a step belongs to it.
 SLACK = 1e-9
@@ -46,6 +52,10 @@ def between(
     first, last = start.point, end.point
     q = hermite(x, h, first.q, model.qdot(first, p), last.q, model.qdot(last, p))
     v = hermite(x, h, first.v, start.memory.a, last.v, end.memory.a)
+    if isinstance(end.memory, ControlledMemory) and len(end.memory.bend):
+        powers = x ** np.arange(len(end.memory.bend))
+        more = (x * (1 - x)) ** 2 * (powers @ end.memory.bend)  # (3)
+        q, v = q + more[: len(q)], v + more[len(q) :]
     lam = (1 - x) * start.memory.lam + x * end.memory.lam
     return first.replace(t=first.t + x * h, q=q, v=v), lam
 
@@ -131,6 +141,7 @@ def _crossings(values: Float[Array, " samples_and_one"], tolerance: Scalar, rise
     left, right = values[:-1], values[1:]
     fall = left - right
     linear = jnp.where(fall > 0, left / jnp.where(fall > 0, fall, 1.0), 1.0)
+    linear = jnp.maximum(linear, 0.0)  # one that begins below zero has no crossing before it
     lifted = (tolerance > 0) & (rise > right) & (np.arange(right.shape[0]) == 0)
     return jnp.where(lifted, rise / jnp.where(lifted, rise - right, 1.0), linear)
 

@@ -52,7 +52,9 @@ from nsdyn.stepping.log import Log, put
 from nsdyn.stepping.mode_change import change_mode
 
 LAST_PIECE = 0.99  # of the rest of a step: such a piece is stretched to meet the grid time
-INTERVALS = 4  # in which guards are sampled on a step; on a step with an event there are more
+# Intervals in which guards are sampled on a step; on a step with an event there are more.
+INTERVALS = 4
+INTERVALS_OF_LONG_STEPS = 16  # those of a method with error control
 
 
 class EventPlan(eqx.Module):
@@ -107,8 +109,8 @@ class EventDriven(AbstractIntegrator):
             )
 
     @property
-    def interpolates(self) -> bool:
-        return not self._controls_error
+    def controls_error(self) -> bool:
+        return isinstance(self.method, AbstractErrorControlled)
 
     @property
     def max_events_in_step(self) -> int:
@@ -128,65 +130,21 @@ class EventDriven(AbstractIntegrator):
     def step_smooth(
         self, model: Model, state: State, t_next: Number, p: Params
     ) -> tuple[State, Bool[Array, ""]]:
-        if not self._controls_error:
+        if not self.controls_error:
             return self._attempt(model, state, t_next, p)
 
-        def attempt(carry):
-            state, _, tries = carry
-            end, seen = self._attempt(model, state, t_next, p)
-            accurate = _is_accurate(end)
-            return _repeat_unless(accurate, end, state), accurate & seen, tries + 1
-
-        going = lambda c: ~c[1] & (c[0].point.t < t_next) & (c[2] < self._most_pieces)
-        carry = (state, jnp.zeros((), bool), jnp.zeros((), int))
-        state, seen, _ = jax.lax.while_loop(going, attempt, carry)
-        short = ~seen & (state.point.t < t_next)
-        state = state.with_failure(short, Status.TOO_MANY_STEPS, state.point)
-        return _at_time(state, t_next), seen
+        return self._attempts(model, state, t_next, p, None)[:2]
 
     def step_with_events(
         self, model: Model, state: State, log: Log, t_next: Number, law: AbstractLaw, p: Params
     ) -> tuple[State, Log, EventPlan]:
-        def piece(carry):
-            """From one event to the next, or to the end of the step, or of what error control
-            permits."""
-            start, _, log, plan, tries = carry
-            h = self._length(start, t_next)
-            search = locate(model, start, h, p, self._flow(model, start, h, p))  # (2)
-            event = search.event
-            end = _at_time(_risen(start, search.end), _time_after(start, h, t_next))
-            accurate = _is_accurate(search.end)
-            finite = _is_finite(end.point)
-            seen = jnp.any(search.scan.fired) & accurate
-            back = search.scan.fell_back & accurate
-            found = seen & event.found & finite
-            full = log.is_full
-            crowded = jnp.sum(plan.has_event) >= self.max_switches
-            go = found & ~full & ~crowded & ~back
-            t, q, v = search.place
-            before = start.point.replace(t=t, q=q, v=v)
-            landed, record, changed = self._change_at(model, start, before, event.fired, law, p)
-            landed = self._on_surface(model, landed, h, p, event.fired)
-            grazes = jnp.all(end.guard >= -SLACK * jnp.abs(start.guard))
-            code = first_of(
-                (~finite & accurate, Status.NONFINITE),
-                (back, Status.LEADS_BACK),
-                (seen & ~found & ~grazes, Status.NOT_LOCATED),
-                (found & crowded, Status.TOO_MANY_SWITCHES),
-                (found & full, Status.LOG_FULL),
-                (go & (changed != Status.OK), changed),
-                (tries >= self._most_tries, Status.TOO_MANY_STEPS),
-            )
-            failed = code != Status.OK
-            where = start.point.replace(t=jnp.where(go, record.t, start.point.t))
-            state = _where(go, landed, _repeat_unless(accurate, end, start))
-            state = state.with_failure(failed, code, where)
-            done = (~go & (end.point.t >= t_next) & accurate) | failed
-            plan = plan.append(event, h, go, go | (accurate & self._controls_error))
-            return state, done, log.append(record, go & ~failed), plan, tries + 1
+        if model.k == 0:
+            state, _, plan = self._attempts(model, state, t_next, p, self._empty_plan(model))
+            return state, log, plan
 
-        plan = EventPlan.empty(model.k, self._most_pieces)
+        plan = self._empty_plan(model)
         carry = (state, state.status != Status.OK, log, plan, jnp.zeros((), int))
+        piece = lambda carry: self._piece(model, carry, t_next, law, p)
         state, _, log, plan, _ = jax.lax.while_loop(lambda c: ~c[1], piece, carry)
         if self.method.is_multistep:
             state = _where(plan.count > 0, self._renewed(model, state, p), state)
@@ -215,14 +173,16 @@ class EventDriven(AbstractIntegrator):
                 return self._smooth(model, state, size, p), log
 
             def go(state, log):
-                size = h if self._controls_error else t_next - state.point.t
+                size = h if self.controls_error else t_next - state.point.t
                 before = self._at_event(model, state, size, p, event)
                 landed, record, _ = self._change_at(model, state, before, event.fired, law, p)
                 return landed, log.append(record, True)
 
             def planned(state, log):
-                if not self._controls_error:
+                if not self.controls_error:
                     return go(state, log)
+                if model.k == 0:
+                    return smooth(state, log)
                 return jax.lax.cond(has_event, go, smooth, state, log)
 
             return jax.lax.cond(number < plan.count, planned, lambda *same: same, *carry), None
@@ -234,17 +194,13 @@ class EventDriven(AbstractIntegrator):
 
         guard = state.guard
         state, log = jax.lax.cond(plan.count > 0, pieces, lambda *same: same, state, log)
-        end = state if self._controls_error else rest(state)
+        end = state if self.controls_error else rest(state)
         if self.method.is_multistep:
             renew = lambda state: self._renewed(model, state, p)
             end = jax.lax.cond(plan.count > 0, renew, lambda same: same, end)
         return _at_time(eqx.tree_at(lambda x: x.guard, end, guard), t_next), log
 
     # Pieces of a step.
-
-    @property
-    def _controls_error(self) -> bool:
-        return isinstance(self.method, AbstractErrorControlled)
 
     @property
     def _most_pieces(self) -> int:
@@ -254,18 +210,85 @@ class EventDriven(AbstractIntegrator):
         return self.max_switches
 
     @property
-    def _most_tries(self) -> float:
+    def _most_tries(self) -> int | float:
         """How many pieces may be tried; fixed steps end by themselves."""
-        return self._most_pieces if self._controls_error else jnp.inf
+        return self._most_pieces if self.controls_error else jnp.inf
 
     def _length(self, state: State, t_next: Number) -> Number:
         """The size of the next piece: as far as the grid time, or as the method proposes."""
         rest = t_next - state.point.t
-        if not self._controls_error:
+        if not self.controls_error:
             return rest
         memory: Any = state.memory
         wanted = memory.h_next
         return jnp.where(wanted >= LAST_PIECE * rest, rest, wanted)
+
+    def _empty_plan(self, model: Model) -> EventPlan:
+        return EventPlan.empty(model.k, self._most_pieces)
+
+    def _piece(
+        self, model: Model, carry: tuple, t_next: Number, law: AbstractLaw, p: Params
+    ) -> tuple[State, Bool[Array, ""], Log, EventPlan, Int[Array, ""]]:
+        """From one event to the next, or to the end of the step, or of what error control permits:
+        the state, whether it is the last one, the log, the plan, and the number of pieces."""
+        start, _, log, plan, tries = carry
+        h = self._length(start, t_next)
+        search = locate(model, start, h, p, self._flow(model, start, h, p))  # (2)
+        event = search.event
+        end = _at_time(_risen(start, search.end), _time_after(start, h, t_next))
+        accurate = _is_accurate(search.end)
+        finite = _is_finite(end.point)
+        seen = jnp.any(search.scan.fired) & accurate
+        back = search.scan.fell_back & accurate
+        found = seen & event.found & finite
+        full = log.is_full
+        crowded = jnp.sum(plan.has_event) >= self.max_switches
+        go = found & ~full & ~crowded & ~back
+        t, q, v = search.place
+        before = start.point.replace(t=t, q=q, v=v)
+        landed, record, changed = self._change_at(model, start, before, event.fired, law, p)
+        landed = self._on_surface(model, landed, h, p, event.fired)
+        grazes = jnp.all(end.guard >= -SLACK * jnp.abs(start.guard))
+        code = first_of(
+            (end.status != Status.OK, end.status),
+            (~finite & accurate, Status.NONFINITE),
+            (back, Status.LEADS_BACK),
+            (seen & ~found & ~grazes, Status.NOT_LOCATED),
+            (found & crowded, Status.TOO_MANY_SWITCHES),
+            (found & full, Status.LOG_FULL),
+            (go & (changed != Status.OK), changed),
+            (tries >= self._most_tries, Status.TOO_MANY_STEPS),
+        )
+        failed = code != Status.OK
+        where = start.point.replace(t=jnp.where(go, record.t, start.point.t))
+        state = _where(go, landed, _repeat_unless(accurate, end, start))
+        state = state.with_failure(failed, code, where)
+        done = (~go & (end.point.t >= t_next) & accurate) | failed
+        plan = plan.append(event, h, go, go | (accurate & self.controls_error))
+        return state, done, log.append(record, go & ~failed), plan, tries + 1
+
+    def _attempts(
+        self, model: Model, state: State, t_next: Number, p: Params, plan: EventPlan | None
+    ) -> tuple[State, Bool[Array, ""], Any]:
+        """Pieces under error control, as far as t_next or to one on which a guard fired; whether
+        one did; and the plan, if there is one, with the accepted pieces."""
+        no_event = LocatedEvent.empty(model.k)
+
+        def attempt(carry):
+            state, _, plan, tries = carry
+            h = self._length(state, t_next)
+            end, seen = self._attempt(model, state, t_next, p)
+            accurate = _is_accurate(end)
+            plan = None if plan is None else plan.append(no_event, h, False, accurate)
+            return _repeat_unless(accurate, end, state), accurate & seen, plan, tries + 1
+
+        goes_on = lambda state: (state.point.t < t_next) & (state.status == Status.OK)
+        going = lambda c: ~c[1] & goes_on(c[0]) & (c[3] < self._most_pieces)
+        carry = (state, jnp.zeros((), bool), plan, jnp.zeros((), int))
+        state, seen, plan, _ = jax.lax.while_loop(going, attempt, carry)
+        short = ~seen & (state.point.t < t_next)
+        state = state.with_failure(short, Status.TOO_MANY_STEPS, state.point)
+        return _at_time(state, t_next), seen, plan
 
     def _attempt(
         self, model: Model, state: State, t_next: Number, p: Params
@@ -273,7 +296,8 @@ class EventDriven(AbstractIntegrator):
         """One piece, and whether a guard fired on it."""
         h = self._length(state, t_next)
         end = self._smooth(model, state, h, p)  # (1)
-        seen = scan_guards(model, state, end, h, p, INTERVALS)
+        intervals = INTERVALS_OF_LONG_STEPS if self.controls_error else INTERVALS
+        seen = scan_guards(model, state, end, h, p, intervals)
         end = _at_time(_risen(state, end), _time_after(state, h, t_next))
         return end, jnp.any(seen.fired) | seen.fell_back
 
@@ -323,7 +347,7 @@ class EventDriven(AbstractIntegrator):
         record, a status."""
         after, record, status = change_mode(model, before, fired, law, p)  # (3)
         point, memory = self.method.init(model, after, p)
-        if self._controls_error:
+        if self.controls_error:
             known: Any = state.memory
             memory = eqx.tree_at(lambda x: x.h_next, memory, known.h_next)
         return eqx.tree_at(lambda x: (x.point, x.memory), state, (point, memory)), record, status
@@ -398,7 +422,8 @@ def _repeat_unless(accurate: Flag, end: State, start: State) -> State:
     """The end of a piece if it is accurate; else its start, with a smaller step in mind."""
     if not isinstance(end.memory, ControlledMemory):
         return end
-    again = eqx.tree_at(lambda x: x.memory.h_next, start, end.memory.h_next)
+    kept = lambda x: (x.memory.h_next, x.effort, x.status, x.t_stop, x.mode_stop)
+    again = eqx.tree_at(kept, start, kept(end))
     return _where(accurate, end, again)
 
 

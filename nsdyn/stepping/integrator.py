@@ -102,9 +102,10 @@ class AbstractIntegrator(eqx.Module):
         return True
 
     @property
-    def interpolates(self) -> bool:
-        """Whether cubic interpolation between grid times is as accurate as the steps."""
-        return True
+    def controls_error(self) -> bool:
+        """Whether an estimate of the error decides how many steps lead from one grid time to the
+        next."""
+        return False
 
     @property
     def max_events_in_step(self) -> int:
@@ -219,13 +220,18 @@ class ControlledMemory(AbstractMemory):
     lam: the multipliers there.
     error: the estimated error of the step in units of what is allowed; up to 1 it is accepted.
     h_next: the size of the next step, or of the next attempt. Infinite if nothing is known.
+    bend: what the dense output of the step has beyond a cubic (`nsdyn.stepping.detect`), if
+        anything.
+    effort: the work of Newton's method in the step; None for an explicit method. A step without
+        convergence has an infinite error; `effort.failed` says that a smaller one will not help.
     """
 
     a: Float[Array, " n"]
     lam: Float[Array, " m"]
     error: Float[Array, ""] = eqx.field(default_factory=lambda: jnp.zeros(()))
     h_next: Float[Array, ""] = eqx.field(default_factory=lambda: jnp.full((), jnp.inf))
-    effort: None = eqx.field(static=True, default=None)
+    bend: Float[Array, "terms size"] = eqx.field(default_factory=lambda: jnp.zeros((0, 0)))
+    effort: Effort | None = None
 
 
 class AbstractErrorControlled(AbstractSmoothMethod):
