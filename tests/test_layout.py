@@ -25,10 +25,12 @@ HELPERS = {
     "_cache",
     "_compiler",
     "_expect",
+    "_named",
     "_repr",
     "_signature",
     "_source_tree",
     "_types",
+    "_user_file",
     "_version",
 }
 MECHANICS = HELPERS | {"numerics", "constraints", "mechanics", "problem"}

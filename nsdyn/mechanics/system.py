@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from nsdyn import _expect as expect
-from nsdyn._signature import accepts_positional, label, takes_mode
+from nsdyn._signature import accepts_positional, located, takes_mode
 from nsdyn._types import Abstract, Configuration, Matrix, Mode, Params, Scalar, Time, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.numerics import small
@@ -66,7 +66,7 @@ class System(eqx.Module):
                 }
                 raise ProblemError(
                     f"System({name}=...): expected a function of {wanted.get(name, '(q, p)')}, "
-                    f"found the signature {inspect.signature(function)}"
+                    f"found {located(function)} with the signature {inspect.signature(function)}"
                 )
 
     @staticmethod
@@ -99,7 +99,7 @@ class System(eqx.Module):
         self, q: Configuration, v: Velocity, t: Time, p: Params, mode: Abstract
     ) -> None:
         args = (v.shape, _why(v), q, v, t, p, mode)
-        expect.shaped("System(force=...)", self.forces, *args, name=label(self.force))
+        expect.shaped("System(force=...)", self.forces, *args, name=located(self.force))
 
     def rate(self, q: Configuration, v: Velocity, p: Params) -> Configuration:
         return v if self.kinematics is None else self.kinematics(q, v, p)  # (1)
