@@ -259,9 +259,7 @@ def with_closure():
 
 
 def test_a_wrong_problem_is_found():
-    check = lambda problem, **options: testing.check_problem(
-        problem, fresh_process=False, **options
-    )
+    check = functools.partial(testing.check_problem, fresh_process=False)
     reference = Exact(thrown, step=0.1, integrator=EXACT, tolerance=1e-12)
     check(particle(), conservative=True, reference=reference)
     with pytest.raises(ConformanceError, match="along the run, relative: expected at most"):

@@ -72,7 +72,8 @@ def check_problem(
     made = problem if isinstance(problem, Problem) else problem()
     findings = Findings(made.name)
     if not isinstance(problem, Problem):
-        same = jax.tree.structure(made) == jax.tree.structure(problem())
+        structure: Any = jax.tree.structure(made)
+        same = structure == jax.tree.structure(problem())
         expected = "functions at module level, so that the second compiles nothing"
         found = "the same functions" if same else "new functions in each"
         findings.require("two problems made alike", same, found, expected)
@@ -113,8 +114,10 @@ def _along(model: Model, points: Point, p: Any) -> Along:
         system = model.system
         qdot = model.qdot(point, p)
         M, turned = jax.jvp(lambda q: system.mass(q, p), (point.q,), (qdot,))
-        V = (lambda q: 0.0 * jnp.sum(q)) if system.potential is None else system.potential
-        rise = jax.jvp(lambda q: V(q, p) if system.potential else V(q), (point.q,), (qdot,))[1]
+        rise = jnp.zeros(())
+        if system.potential is not None:
+            potential = system.potential
+            rise = jax.jvp(lambda q: potential(q, p), (point.q,), (qdot,))[1]
         v = point.v
         parts = jnp.stack([v @ model.force(point, p), 0.5 * v @ (turned @ v), rise])  # (2)
         still = point.replace(v=jnp.zeros_like(v))
@@ -200,13 +203,17 @@ def _check_new_value(findings: Findings, problem: Problem) -> None:
     other = jax.tree.map(nudged, problem.params)
     _short(problem, params=problem.params)
     seen: list[str] = []
-    listen = lambda event, _, **about: seen.append(about) if event == TRACED else None
+
+    def listen(event: str, duration_secs: float, **about: str | int) -> None:
+        if event == TRACED:
+            seen.append(str(about.get("fun_name", "a function")))
+
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
         _short(problem, params=other)
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
-    found = ", ".join(str(about.get("fun_name", "a function")) for about in seen) or "nothing"
+    found = ", ".join(seen) or "nothing"
     findings.require("another value of a parameter", not seen, found, "nothing traced anew")
 
 

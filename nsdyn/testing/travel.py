@@ -41,12 +41,12 @@ def check_travels(*problems: Problem) -> Findings:
             found = f"{type(error).__name__}: {error}; define its functions at module level"
             findings.require(f"pickle of {problem.name}", False, found, "one")
     there = _evaluated_elsewhere(findings, list(problems))
-    for problem, found in zip(problems, there, strict=True):
+    for problem, far in zip(problems, there, strict=True):
         for name, value in evaluated(problem).items():
-            same = value.dtype == found[name].dtype and value.tobytes() == found[name].tobytes()
-            far = f"{found[name].tolist()} and {value.tolist()}"
-            text = "the same bits" if same else far
-            findings.require(f"{problem.name}: {name} in a fresh process", same, text, "both equal")
+            other = far[name]
+            same = value.dtype == other.dtype and value.tobytes() == other.tobytes()
+            text = "the same bits" if same else f"{other.tolist()} instead of {value.tolist()}"
+            findings.require(f"{problem.name}: {name} in a fresh process", same, text, "the same")
     return findings
 
 
