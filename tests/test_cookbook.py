@@ -1,7 +1,9 @@
 """The steps of docs/cookbook.md in an empty folder, as written there."""
 
+import importlib
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,7 +40,7 @@ def test_listed_checked_run(outputs):
     assert "mechanisms.py:crank(L=0.5, m=1.0, k=2.0, t_brake=0.3)" in printed["list"]
     assert "mechanisms.py:bead" in printed["list"]
     assert "crank at t0 = 0" in printed["check"] and "1 guards" in printed["check"]
-    assert re.search(r"^OK +5 ", printed["sweep"], re.MULTILINE)
+    assert re.search(r"^OK +8 ", printed["sweep"], re.MULTILINE)
 
 
 def test_the_last_run_rebounds_as_its_law_says(outputs):
@@ -49,6 +51,25 @@ def test_the_last_run_rebounds_as_its_law_says(outputs):
 
 def test_compared_and_kept(outputs):
     printed, folder = outputs
-    assert all(name in printed["compare"] for name in ("NSGA", "EventDriven"))
+    assert all(name in printed["compare"] for name in ("MoreauJean", "EventDriven"))
     assert len(list((folder / "compared" / "data").glob("*.nc"))) == 3
     assert not list(folder.glob("__pycache__"))
+
+
+@pytest.mark.slow
+def test_its_own_tests_pass(outputs, monkeypatch):
+    """In pytest they would be collected; here they are called. Other modules may be called so."""
+    _, folder = outputs
+    monkeypatch.syspath_prepend(folder)
+    names = ("test_mechanisms", "mechanisms", "schemes")
+    before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    try:
+        module = importlib.import_module("test_mechanisms")
+        tests = [value for name, value in vars(module).items() if name.startswith("test_")]
+        assert len(tests) == 3
+        for test in tests:
+            test()
+    finally:
+        for name in names:
+            sys.modules.pop(name, None)
+        sys.modules.update(before)

@@ -23,9 +23,9 @@ from nsdyn.testing import mechanisms
 from nsdyn.testing.findings import ConformanceError, Findings, relative
 from nsdyn.testing.run import refusal
 
-STEPS = (0.04, 0.02)  # for orders
+STEPS = (0.01, 0.005)  # for orders
 STEP = 2e-3  # for events
-EXACT_ENOUGH = 1e-8  # an error so small says nothing about orders
+EXACT_ENOUGH = 1e-9  # an error so small says nothing about orders
 MISSED = 0.12  # of an order
 HELD = 1e-10  # residuals of constraints that an integrator promises to hold
 LOCATED = 1e-10  # the time of an event that is located within its step
