@@ -106,13 +106,13 @@ __all__ = [
 ]
 
 
-PACKAGES = ("integrators", "laws", "problems", "studies", "testing")
+_PACKAGES = ("integrators", "laws", "problems", "studies", "testing")
 
 
 def __getattr__(name: str) -> Any:
     """Imported on first use: packages, and names that need scipy, so that a run starts without
     it."""
-    if name in PACKAGES:
+    if name in _PACKAGES:
         return importlib.import_module(f"nsdyn.{name}")
     if name in ("TransitionReport", "transition_report"):
         from nsdyn.analysis import event_transition, transition
@@ -122,4 +122,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *PACKAGES})
+    return sorted({*globals(), *__all__, *_PACKAGES})

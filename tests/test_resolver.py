@@ -1,10 +1,10 @@
 """Problems by text: files, packages, robots; what is wrong with them is said with file and line."""
 
+import importlib
 import pickle
 import subprocess
 import sys
 import textwrap
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import nsdyn
-from nsdyn import _named, integrators, laws, problems
+from nsdyn import integrators, laws, problems
 from nsdyn.cli.commands import _integrator, _law, app
 from nsdyn.errors import FileError, ProblemError
 from nsdyn.studies import compare
@@ -163,17 +163,18 @@ def test_robots_that_cannot_be_read_yet(name):
 
 @pytest.fixture
 def package(write, monkeypatch):
-    """An installed package `stones` with a problem, an integrator and a law."""
+    """package(name, module) installs a package of this name, as pip would."""
     write("stones_of_tests.py", STONE + SCHEMES)
     monkeypatch.syspath_prepend(".")
-    found = {
-        "nsdyn.problems": EntryPoint("stones", "stones_of_tests", "nsdyn.problems"),
-        "nsdyn.laws": EntryPoint("stones", "stones_of_tests", "nsdyn.laws"),
-    }
-    monkeypatch.setattr(
-        _named, "entry_points", lambda group: [found[g] for g in found if g == group]
-    )
-    yield found
+
+    def install(name, module):
+        points = "".join(f"[nsdyn.{kind}]\n{name} = {module}\n" for kind in ("problems", "laws"))
+        write(f"{name}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\n")
+        write(f"{name}-1.0.dist-info/entry_points.txt", points)
+        importlib.invalidate_caches()
+
+    install("stones", "stones_of_tests")
+    yield install
     sys.modules.pop("stones_of_tests", None)
 
 
@@ -196,11 +197,15 @@ def test_installed_packages(package):
 
 def test_a_broken_package_is_named_and_the_others_are_listed(package, write):
     write("broken_of_tests.py", "x = 1\ny = 1 / 0\n")
-    package["nsdyn.problems"] = EntryPoint("broken", "broken_of_tests", "nsdyn.problems")
+    package("broken", "broken_of_tests")
     with pytest.raises(ProblemError, match=r"broken_of_tests\.py, line 2: ZeroDivisionError"):
         problems.get("broken:any")
     listed = call("list")
-    assert listed.exit_code == 0 and "broken:" in listed.stdout and "pendulum" in listed.stdout
+    assert listed.exit_code == 0 and "broken:" in listed.stdout
+    assert "stones:falling" in listed.stdout and "pendulum" in listed.stdout
+    package("odd", "stones_of_tests:falling")
+    with pytest.raises(ProblemError, match="expected a module as entry point"):
+        problems.get("odd:any")
 
 
 def test_without_packages_a_file_is_suggested(write):

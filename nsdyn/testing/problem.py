@@ -152,18 +152,17 @@ def _check_energy(
     moving = float(np.max(np.abs(along.rates), initial=0.0))
     quiet = power <= NO_POWER and moving == 0.0
     if (conservative is None and not quiet) or conservative is False:
-        why = f"power {power:.2g} of its parts, rows that move {moving:.2g}"
-        return findings.skip("energy", f"not conservative: {why}")
-    found = f"power {power:.2g} of its parts, rows that move {moving:.2g}"
+        findings.skip("energy", f"not conservative: {found}")
+        return
     findings.require("forces and potential", quiet, found, "no power and no moving rows")
     drifts = [_drift(solution) for solution in (run, _short(problem, 2))]
     if None in drifts:
-        return findings.skip("energy", "there is an event in the first steps")
+        findings.skip("energy", "there is an event in the first steps")
+        return
     coarse, fine = drifts
     constant = coarse <= ROUND_OFF or fine <= max(coarse / FALLS, ROUND_OFF)
     found = f"{coarse:.3g} and {fine:.3g} of it"
     findings.require("energy", constant, found, "errors that fall with the square of the step")
-    return None
 
 
 def _drift(run: Solution) -> Any:
