@@ -75,11 +75,6 @@ def made(text: str, settings: dict[str, Any]) -> Problem:
 
 
 def _check_settings(title: str, make: Callable, settings: dict[str, Any]) -> None:
-    if not callable(make):
-        raise ProblemError(
-            f"{title}: expected a function that returns nsdyn.Problem(...), found "
-            f"{type(make).__name__}"
-        )
     signature = inspect.signature(make)
     try:
         signature.bind(**settings)
@@ -96,7 +91,13 @@ def function(text: str) -> Callable | Problem:
     if suffix == ".urdf":
         return functools.partial(built_in("from_urdf"), text)
     if ":" in text or suffix == ".py":
-        return _named.find("problems", text, _makes_problem)
+        found = _named.find("problems", text, _makes_problem)
+        if callable(found) or isinstance(found, Problem):
+            return found
+        raise ProblemError(
+            f"{text}: expected a function that returns nsdyn.Problem(...), found "
+            f"{type(found).__name__}"
+        )
     if text not in MODULES:
         raise _unknown(text)
     return built_in(text)
