@@ -207,7 +207,9 @@ def test_problem(name):
     testing.check_problem(make, conservative=conservative, fresh_process=False)
 
 
-@pytest.mark.parametrize("names", [QUICK, slow(tuple(problems.names()))], ids=["quick", "all"])
+@pytest.mark.parametrize(
+    "names", [(*QUICK, "parallelogram"), slow(tuple(problems.names()))], ids=["quick", "all"]
+)
 def test_problems_travel(names):
     testing.check_travels(*(problems.get(name) for name in names))
 

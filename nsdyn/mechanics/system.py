@@ -11,6 +11,7 @@ kinematics.
 
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -77,6 +78,17 @@ class System(eqx.Module):
         forces applied(q, v, t, p)."""
         terms = Lagrangian(kinetic, potential, applied)
         return System(mass=terms.mass, force=terms.force, potential=potential, lagrangian=terms)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled. Methods that are bound to a module cannot be, so those of a Lagrangian
+        are taken from it again."""
+        derived = ("mass", "force") if self.lagrangian is not None else ()
+        return {name: value for name, value in vars(self).items() if name not in derived}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        terms = state["lagrangian"]
+        derived = {} if terms is None else {"mass": terms.mass, "force": terms.force}
+        vars(self).update(state | derived)
 
     def check_shapes(self, q: Configuration, v: Velocity, t: Time, p: Params) -> None:
         """Raise ProblemError unless the functions return what they should. The force is left to

@@ -156,7 +156,8 @@ def _check_energy(
         findings.skip("energy", f"not conservative: {found}")
         return
     findings.require("forces and potential", quiet, found, "no power and no moving rows")
-    drifts = [_drift(solution) for solution in (run, _short(problem, 2))]
+    work = float(np.max(along.parts) * (run.t[-1] - run.t[0]))
+    drifts = [_drift(solution, work) for solution in (run, _short(problem, 2))]
     if None in drifts:
         findings.skip("energy", "there is an event in the first steps")
         return
@@ -166,14 +167,15 @@ def _check_energy(
     findings.require("energy", constant, found, "errors that fall with the square of the step")
 
 
-def _drift(run: Solution) -> Any:
-    """The largest change of the energy before the first event; None if that is too early."""
+def _drift(run: Solution, work: float) -> Any:
+    """The largest change of the energy before the first event, relative to the energy or to the
+    work of single forces; None if the event is too early."""
     end = run.events.t[0] if len(run.events) else np.inf
     energy = run.energy[run.t < end]
-    kinetic = np.ptp(run.energy) + np.max(np.abs(run.energy))
     if len(energy) < 4:
         return None
-    return np.max(np.abs(energy - energy[0])) / (kinetic if kinetic > 0 else 1.0)
+    size = max(work, float(np.max(np.abs(energy))))
+    return np.max(np.abs(energy - energy[0])) / (size or 1.0)
 
 
 def _check_batch(findings: Findings, problem: Problem) -> None:
