@@ -4,6 +4,7 @@ Importing nsdyn switches JAX to 64-bit floats: constraints, impulses and event t
 also asks the compiler for fast small loops, see `tune_xla`.
 """
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import jax
 
 from nsdyn._compiler import tune_xla
 from nsdyn._source_tree import find_folders_beside
+from nsdyn._user_file import find_user_folders
 
 jax.config.update("jax_enable_x64", True)
 tune_xla()
 find_folders_beside(Path(__file__).resolve().parent)
+find_user_folders()
 
 from nsdyn._version import __version__  # noqa: E402
 from nsdyn.constraints.base import AbstractConstraint  # noqa: E402
@@ -106,8 +109,14 @@ __all__ = [
 ]
 
 
+_PACKAGES = ("integrators", "laws", "problems", "studies", "testing")
+
+
 def __getattr__(name: str) -> Any:
-    """Names that need scipy are imported on first use, so that a run starts without it."""
+    """Imported on first use: packages, and names that need scipy, so that a run starts without
+    it."""
+    if name in _PACKAGES:
+        return importlib.import_module(f"nsdyn.{name}")
     if name in ("TransitionReport", "transition_report"):
         from nsdyn.analysis import event_transition, transition
 
@@ -116,4 +125,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_PACKAGES})

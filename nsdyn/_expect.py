@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nsdyn._signature import label
+from nsdyn._signature import located
+from nsdyn._user_file import place_of
 from nsdyn.errors import ProblemError
 
 HINTS = (
@@ -44,9 +45,10 @@ def returned(argument: str, function: Callable, *args: Any, name: str | None = N
         hints = [text for kind, text in HINTS if isinstance(error, kind)]
         hint = hints[0] if hints else _about_params(error, args)
         first = (str(error).strip().splitlines() or [""])[0]
+        place = place_of(error)
         raise ProblemError(
-            f"{argument}: the function {name or label(function)} raised "
-            f"{type(error).__name__}: {first}{hint}"
+            f"{f'{place}: ' * bool(place)}{argument}: the function {name or located(function)} "
+            f"raised {type(error).__name__}: {first}{hint}"
         ) from error
 
 
@@ -65,7 +67,7 @@ def _array(
     out = returned(argument, function, *args, name=name)
     if not isinstance(out, jax.ShapeDtypeStruct):
         raise ProblemError(
-            f"{argument}: the function {name or label(function)} returned a "
+            f"{argument}: the function {name or located(function)} returned a "
             f"{type(out).__name__}, expected an array; put its entries together with jnp.stack or "
             "jnp.concatenate"
         )
@@ -79,7 +81,7 @@ def shaped(
     out = _array(argument, function, *args, name=name)
     if out.shape != shape:
         raise ProblemError(
-            f"{argument}: the function {name or label(function)} returned shape {out.shape}, "
+            f"{argument}: the function {name or located(function)} returned shape {out.shape}, "
             f"expected {shape}, {why}"
         )
 
@@ -89,7 +91,7 @@ def scalar(argument: str, function: Callable, *args: Any) -> None:
     out = _array(argument, function, *args)
     if out.shape not in ((), (1,)):
         raise ProblemError(
-            f"{argument}: the function {label(function)} returned shape {out.shape}, expected a "
+            f"{argument}: the function {located(function)} returned shape {out.shape}, expected a "
             "scalar"
         )
 
@@ -99,12 +101,12 @@ def vector(argument: str, function: Callable, *args: Any, name: str | None = Non
     out = _array(argument, function, *args, name=name)
     if len(out.shape) > 1:
         raise ProblemError(
-            f"{argument}: the function {name or label(function)} returned shape {out.shape}, "
+            f"{argument}: the function {name or located(function)} returned shape {out.shape}, "
             "expected a vector (m,), one entry for each row"
         )
     if not any(jnp.issubdtype(out.dtype, kind) for kind in (jnp.integer, jnp.floating)):
         raise ProblemError(
-            f"{argument}: the function {name or label(function)} returned values of type "
+            f"{argument}: the function {name or located(function)} returned values of type "
             f"{out.dtype}, expected real numbers"
         )
     return out.shape[0] if out.shape else 1

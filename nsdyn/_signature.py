@@ -8,6 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
+from nsdyn._user_file import defined_at
 from nsdyn.errors import ProblemError
 
 
@@ -42,12 +43,19 @@ def require_function(owner: str, name: str, function: Any, count: int, signature
             f"{owner}({name}=...): expected a function {signature}, found {function!r}"
         )
     if not accepts_positional(function, count):
-        found = f"{label(function)}{inspect.signature(function)}"
+        place = defined_at(function)
+        found = f"{label(function)}{inspect.signature(function)}{f' in {place}' * bool(place)}"
         raise ProblemError(f"{owner}({name}=...): expected a function {signature}, found {found}")
 
 
 def label(function: Any) -> str:
     return getattr(function, "__name__", type(function).__name__)
+
+
+def located(function: Any) -> str:
+    """The name of a function and, if it comes from a user's file, its place."""
+    place = defined_at(function)
+    return label(function) if place is None else f"{label(function)} ({place})"
 
 
 def closed_over_tracer(model: Any) -> str | None:

@@ -36,7 +36,7 @@ def test_list_shows_everything():
 
 def test_version_and_help():
     assert call("--version").stdout == f"nsdyn {nsdyn.__version__}\n"
-    for command in ("list", "run", "sweep", "figures", "bench"):
+    for command in ("list", "check", "run", "compare", "sweep", "figures", "bench"):
         result = call(command, "--help")
         assert result.exit_code == 0
         assert f"Example: nsdyn {command}" in result.stdout

@@ -26,10 +26,12 @@ HELPERS = {
     "_compiler",
     "_expect",
     "_jitted",
+    "_named",
     "_repr",
     "_signature",
     "_source_tree",
     "_types",
+    "_user_file",
     "_version",
 }
 MECHANICS = HELPERS | {"numerics", "constraints", "mechanics", "problem"}
@@ -60,7 +62,8 @@ MAY_IMPORT = {
     "integrators": {"integrators", *STEPPING, "core"},
     "problems": {"problems", *MECHANICS, "laws", "multibody", "core"},
     "studies": {"studies", "problems", "integrators", *CORE},
-    "cli": {*OUTER, *CORE, "cli"},
+    "testing": {"testing", "integrators", *CORE},
+    "cli": {*OUTER, *CORE, "testing", "cli"},
 }
 FUNCTION_NODES = 700  # syntax nodes; lines would reward long ones
 MACHINE_PATH = re.compile(r"(?<![\w.~}])/(?:work|root|home|Users|mnt|tmp)/|[A-Z]:\\\\?Users")
@@ -249,6 +252,8 @@ EXAMPLES = {
     "an error message for wrong input": ("nsdyn.checks.problem_check", "check_start"),
     "a new mechanism": ("nsdyn.problems.bricard", "bricard"),
     "a new robot file format": ("nsdyn.problems", "from_urdf"),
+    "a property that every law, integrator or problem must have": ("nsdyn.testing", "check_law"),
+    "another way to name a problem": ("nsdyn.problems.resolver", "function"),
     "a command or an option": ("nsdyn.cli", "app"),
 }
 
@@ -273,7 +278,7 @@ def test_a_newcomer_finds_the_room_for_every_change():
 def test_every_room_is_in_the_house_and_says_what_it_is():
     rooms = {path.parent.name for path in (ROOT / "nsdyn").glob("*/__init__.py")}
     assert {name for names in house_table("Rooms").values() for name in names} >= rooms
-    assert rooms <= {*ROOMS, "cli"}
+    assert rooms <= {*ROOMS, "testing", "cli"}
     for room in sorted(rooms):
         described = ast.get_docstring(
             ast.parse((ROOT / "nsdyn" / room / "__init__.py").read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""The command line: `nsdyn list`, `run`, `compare`, `sweep`, `figures`, `bench`.
+"""The command line: `nsdyn list`, `check`, `run`, `compare`, `sweep`, `figures`, `bench`.
 
 Exit codes: 0 all went well, 1 a run stopped early, 2 the input was wrong. Messages go to stderr.
 Slow imports are inside the commands, so that help appears immediately.
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nsdyn.cli import listing
 from nsdyn.cli.console import (
     busy,
     counted,
-    first_sentence,
     progress,
     reported,
     show_comparison,
@@ -25,7 +25,7 @@ from nsdyn.cli.console import (
     show_table,
     sweep_variables,
 )
-from nsdyn.cli.parse import parse_object, parse_ranges, parse_settings, signature, sweep_arguments
+from nsdyn.cli.parse import parse_object, parse_ranges, parse_settings, sweep_arguments
 from nsdyn.errors import FileError, ProblemError
 
 if TYPE_CHECKING:  # slow to import
@@ -40,13 +40,27 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-ProblemName = Annotated[str, typer.Argument(metavar="PROBLEM", help="A name from `nsdyn list`.")]
+ProblemName = Annotated[
+    str,
+    typer.Argument(
+        metavar="PROBLEM",
+        help="A name from `nsdyn list`, FILE.py:NAME, PACKAGE:NAME or ROBOT.urdf.",
+    ),
+]
 LawText = Annotated[
     str,
-    typer.Option("--law", help="Impulse law, with settings as in Python: 'Restitution(e=0.5)'."),
+    typer.Option(
+        "--law",
+        help="Impulse law, with settings as in Python: "
+        "'Restitution(e=0.5)', 'my.py:Fading(rate=2)'.",
+    ),
 ]
 MethodText = Annotated[
-    str, typer.Option("--integrator", help="Integrator, with settings: 'RK4(formulation=minimal)'.")
+    str,
+    typer.Option(
+        "--integrator",
+        help="Integrator, with settings: 'RK4(formulation=minimal)', my.py:Midpoint.",
+    ),
 ]
 Methods = Annotated[
     list[str],
@@ -87,30 +101,45 @@ def main(
         raise typer.Exit
 
 
-@app.command("list", epilog="Example: nsdyn list --pairs")
+@app.command("list", epilog="Example: nsdyn list --pairs; nsdyn list mechanisms.py")
 def list_(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="[FILE.py]", help="A file, or a package: only what is in it."),
+    ] = "",
     pairs: Annotated[
         bool, typer.Option("--pairs", help="Show which laws each integrator accepts.")
     ] = False,
 ) -> None:
-    """Show all problems, integrators, laws and studies."""
+    """Show all problems, integrators, laws and studies, also those of installed packages."""
     with reported():
-        from nsdyn import problems, studies
+        from nsdyn import studies
 
         if pairs:
             _list_pairs()
             return
-        show_table(
-            "problems",
-            ("name", "description"),
-            [(n, problems.summary(n)) for n in [*problems.names(), *problems.IMPORTERS]],
-        )
-        for title, known in (("integrators", _integrators()), ("laws", _laws())):
-            rows = [(signature(cls), first_sentence(cls)) for cls in known.values()]
-            show_table(title, ("name and settings", "description"), rows)
+        if source:
+            listing.show_source(source)
+            return
+        listing.show_problems()
+        for kind, known in (("integrators", _integrators()), ("laws", _laws())):
+            listing.show_classes(kind, known)
         show_table(
             "studies", ("name", "description"), [(n, studies.summary(n)) for n in studies.names()]
         )
+
+
+@app.command(epilog="Example: nsdyn check mechanisms.py:crank --set L=0.3")
+def check(problem: ProblemName, settings: Settings = []) -> None:  # noqa: B006
+    """Verify a problem: signatures, shapes, initial state and, in a coarse run, its mode changes.
+    The exit code is 1 if there are warnings."""
+    with reported():
+        chosen = _problem(problem, settings)
+        with busy("checking"):
+            report = chosen.check()
+        print(report)
+        if not report.ok:
+            raise typer.Exit(1)
 
 
 @app.command(
@@ -359,11 +388,13 @@ def _laws() -> dict[str, type]:
 
 
 def _law(text: str) -> "nsdyn.laws.AbstractLaw":
-    return parse_object("law", text, _laws())
+    from nsdyn.laws import AbstractLaw
+
+    return parse_object("law", text, _laws(), (AbstractLaw,))
 
 
 def _integrator(text: str, formulation: str) -> "nsdyn.AbstractIntegrator":
-    from nsdyn.stepping.integrator import as_integrator
+    from nsdyn.stepping.integrator import AbstractIntegrator, AbstractSmoothMethod, as_integrator
 
     known = _integrators()
     if formulation and text != "RK4":
@@ -374,6 +405,6 @@ def _integrator(text: str, formulation: str) -> "nsdyn.AbstractIntegrator":
     if formulation:
         made = known["RK4"](formulation=formulation)
     else:
-        made = parse_object("integrator", text, known)
+        made = parse_object("integrator", text, known, (AbstractIntegrator, AbstractSmoothMethod))
     # A smooth method that cannot run alone needs a driver.
     return known["EventDriven"](made) if as_integrator(made) is None else made

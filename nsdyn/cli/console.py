@@ -1,6 +1,5 @@
 """Output of the command line: tables, progress, messages, exit codes."""
 
-import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -169,12 +168,6 @@ def sweep_variables(values: dict, result: "nsdyn.Solution") -> dict[str, tuple]:
         "t_stop": ("trajectory", result.t_stop),
         "events": ("trajectory", result.events.count),
     }
-
-
-def first_sentence(cls: type) -> str:
-    """The first sentence of the docstring of the module of a class."""
-    text = " ".join((sys.modules[cls.__module__].__doc__ or "").partition("\n\n")[0].split())
-    return re.split(r"(?<=[\w)\"]{3})[.](?:\s|$)", text)[0].rstrip(".:")
 
 
 def _bar() -> Progress:

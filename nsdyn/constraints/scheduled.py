@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from nsdyn import _expect as expect
-from nsdyn._signature import label
+from nsdyn._signature import located
 from nsdyn._types import (
     Abstract,
     AnyConfiguration,
@@ -137,7 +137,7 @@ class Scheduled(AbstractConstraint):
     ) -> None:
         self.mode_rows.check_shapes("Scheduled", "stages", q, t, p)
         if self.times_of is not None:
-            name = label(self.times_of)
+            name = located(self.times_of)
             expect.vector("Scheduled(times=...)", self.switch_times, p, name=name)
             check_times(np.asarray(self.switch_times(p)), len(self.mode_rows.modes))
 

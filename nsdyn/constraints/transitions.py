@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nsdyn import _expect as expect
-from nsdyn._signature import label, require_function
+from nsdyn._signature import located, require_function
 from nsdyn._types import (
     Abstract,
     AnyConfiguration,
@@ -183,10 +183,10 @@ class Transitions(AbstractConstraint):
         if self.live_of is not None:
             live = lambda mode, p: self.live(q, t, p, mode)
             why = f"as rows has {m} entries"
-            given = label(self.live_of)
+            given = located(self.live_of)
             expect.shaped(f"{name}(live=...)", live, (m,), why, mode, p, name=given)
         after = lambda *args: jnp.asarray(self.after_of(*args), mode.dtype)
         why = "the shape of mode0"
         fired = (jnp.zeros(k, bool), q, v, t, p, mode)
         shape = mode.shape
-        expect.shaped(f"{name}(after=...)", after, shape, why, *fired, name=label(self.after_of))
+        expect.shaped(f"{name}(after=...)", after, shape, why, *fired, name=located(self.after_of))

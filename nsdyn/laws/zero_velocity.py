@@ -1,10 +1,10 @@
 """Locking as it is often done, wrongly: the forbidden rates are set to zero and the others are kept
 (Mueller, section 6, "without momentum consistent switching"). For comparison only.
 
-    v+ = v- - G+^T (G+ G+^T)^-1 (G+ v- + g_t+)                                                 (1)
+    v+ = v* - G+^T (G+ G+^T)^-1 (G+ v* + g_t+),     v* = v- + M^-1 U                           (1)
 
 For a locked coordinate this sets its own rate to zero and nothing else. The momenta of the other
-coordinates jump; the impulse that this would need, M (v+ - v-) + D^T Lam = 0, acts along D = G+ M
+coordinates jump; the impulse that this would need, M (v+ - v-) + D^T Lam = U, acts along D = G+ M
 and not along the constraints.
 """
 
@@ -24,7 +24,8 @@ class ZeroVelocity(AbstractLaw):
     """
 
     def decide(self, change: ModeChange) -> Jump:
-        residual = change.rates(change.v_before)
+        pushed = change.v_before + change.solve(change.U)
+        residual = change.rates(pushed)
         identity = lambda b: b
         step, Lam = kkt.masked_kkt(
             identity,
@@ -34,8 +35,4 @@ class ZeroVelocity(AbstractLaw):
             -residual,
             refinements=2,
         )  # (1)
-        return Jump(
-            change.v_before + step + change.solve(change.U),
-            Lam,
-            small.matmul(change.G_after, change.M),
-        )
+        return Jump(pushed + step, Lam, small.matmul(change.G_after, change.M))

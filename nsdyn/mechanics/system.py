@@ -11,6 +11,7 @@ kinematics.
 
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -19,7 +20,7 @@ from jaxtyping import Array, Float
 
 from nsdyn import _expect as expect
 from nsdyn._jitted import traced_once
-from nsdyn._signature import accepts_positional, label, takes_mode
+from nsdyn._signature import accepts_positional, located, takes_mode
 from nsdyn._types import Abstract, Configuration, Matrix, Mode, Params, Scalar, Time, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.numerics import small
@@ -67,7 +68,7 @@ class System(eqx.Module):
                 }
                 raise ProblemError(
                     f"System({name}=...): expected a function of {wanted.get(name, '(q, p)')}, "
-                    f"found the signature {inspect.signature(function)}"
+                    f"found {located(function)} with the signature {inspect.signature(function)}"
                 )
 
     @staticmethod
@@ -78,6 +79,17 @@ class System(eqx.Module):
         forces applied(q, v, t, p)."""
         terms = Lagrangian(kinetic, potential, applied)
         return System(mass=terms.mass, force=terms.force, potential=potential, lagrangian=terms)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled. Methods that are bound to a module cannot be, so those of a Lagrangian
+        are taken from it again."""
+        derived = ("mass", "force") if self.lagrangian is not None else ()
+        return {name: value for name, value in vars(self).items() if name not in derived}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        terms = state["lagrangian"]
+        derived = {} if terms is None else {"mass": terms.mass, "force": terms.force}
+        vars(self).update(state | derived)
 
     def check_shapes(self, q: Configuration, v: Velocity, t: Time, p: Params) -> None:
         """Raise ProblemError unless the functions return what they should. The force is left to
@@ -100,7 +112,7 @@ class System(eqx.Module):
         self, q: Configuration, v: Velocity, t: Time, p: Params, mode: Abstract
     ) -> None:
         args = (v.shape, _why(v), q, v, t, p, mode)
-        expect.shaped("System(force=...)", self.forces, *args, name=label(self.force))
+        expect.shaped("System(force=...)", self.forces, *args, name=located(self.force))
 
     def rate(self, q: Configuration, v: Velocity, p: Params) -> Configuration:
         return v if self.kinematics is None else self.kinematics(q, v, p)  # (1)

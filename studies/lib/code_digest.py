@@ -1,8 +1,8 @@
 """A digest of the code of functions, so that archived data record the code that produced them.
 
 The digest of a function covers its bytecode, constants, defaults and closure, and the globals it
-reads: numbers and arrays by value, functions and classes recursively, modules of the same package
-by the text of their file. Installed libraries are not included; their versions are recorded with
+reads: numbers and arrays by value, functions and classes recursively, modules by the text of their
+file and by everything in them. Installed libraries are not included; their versions are recorded with
 the data. So editing a constant or a helper changes the digest, even in a notebook, which has no
 file.
 """
@@ -13,6 +13,7 @@ import inspect
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -93,19 +94,19 @@ class _Reader:
         self._read_all(code.co_consts)
 
     def _read_file(self, module: ModuleType) -> None:
-        self._put(module.__name__)
-        if not _is_library(module) and module.__name__.partition(".")[0] != "nsdyn":
-            try:
+        if _is_library(module):
+            self._put(module.__name__)
+        elif module.__name__.partition(".")[0] != "nsdyn":
+            with suppress(OSError, TypeError):  # no source file; what is in it is read all the same
                 self._put(inspect.getsource(module))
-            except (
-                OSError,
-                TypeError,
-            ):  # no source file; its functions are read where they are used
-                return
+            held = {k: v for k, v in vars(module).items() if not k.startswith("__")}
+            self._read_all(held[name] for name in sorted(held))
 
     def _read_class(self, cls: type) -> None:
-        self._put(f"{cls.__module__}.{cls.__qualname__}")
-        if not _is_library(cls):
+        if _is_library(cls):
+            self._put(f"{cls.__module__}.{cls.__qualname__}")
+        else:  # not by its module: a folder may be moved
+            self._put(cls.__qualname__)
             methods = {k: v for k, v in vars(cls).items() if not k.startswith("__")}
             self._read_all(_function(methods[name]) for name in sorted(methods))
             self._read_all(base for base in cls.__bases__ if base is not object)
