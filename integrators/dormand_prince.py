@@ -153,7 +153,9 @@ class DormandPrince(AbstractErrorControlled):
 
         carry = (k, memory.a, memory.lam)
         k, a, lam = jax.lax.fori_loop(last, table.stages, closing, carry)
-        error = self._error(k, h, jnp.maximum(jnp.abs(vector(point)), jnp.abs(vector(end))))
+        size = jnp.maximum(jnp.abs(vector(point)), jnp.abs(vector(end)))
+        # The root in it has no derivative where the error is zero, and none is needed.
+        error = jax.lax.stop_gradient(self._error(k, h, size))
         return end, ControlledMemory(
             a=a,
             lam=lam,

@@ -185,7 +185,7 @@ class RadauIIA(AbstractErrorControlled):
         slope = lagrange(model, end, p)
         first, last = rates(model, point, memory.a, p), rates(model, end, slope.a, p)
         size = jnp.maximum(jnp.abs(vector(point)), jnp.abs(vector(end)))
-        error = self._error(jacobians, *_constant((first, z, h, size)))
+        error = _constant(self._error(jacobians, first, z, h, size))
         error = jnp.where(effort.failed, jnp.inf, error)
         # Without convergence a smaller step is tried, as long as that may help.
         hopeless = effort.failed & (jnp.abs(h) <= SMALLEST * model.step)

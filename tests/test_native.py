@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from mechanisms import pegged_swing
 
 import nsdyn
 from nsdyn import problems
-from nsdyn.integrators import NSGA, RK4, EventDriven
+from nsdyn.integrators import NSGA, RK4, DormandPrince, EventDriven, RadauIIA
 from nsdyn.native import build, functions
 from nsdyn.native.lowering import PRIMITIVES
 from nsdyn.native.program import AXIS, Source, traced, translate
@@ -410,6 +411,15 @@ def agree(a, b, tolerance=1e-9):
 @pytest.mark.parametrize("integrator", [EventDriven(RK4()), NSGA()], ids=["RK4", "NSGA"])
 def test_a_run_is_the_same(integrator):
     agree(*both(lambda: nsdyn.simulate(problems.three_r_pendulum(), integrator, step=2e-3)))
+
+
+@pytest.mark.parametrize(
+    "method", [DormandPrince(8), pytest.param(RadauIIA(), marks=pytest.mark.slow)], ids=repr
+)
+def test_a_run_with_error_control_is_the_same(method):
+    """Steps that end at the times of the samples, too."""
+    options = {"step": 0.5, "save_at": [0.3, 0.61], "check": False}
+    agree(*both(lambda: nsdyn.simulate(pegged_swing(), EventDriven(method), **options)))
 
 
 def test_a_batch_is_the_same():
