@@ -38,7 +38,8 @@ def batch(ratio: Ratio, repeats: int) -> dict:
         with cores(count) as possible:
             if not possible:
                 continue
-            us = 1e6 * fastest(run, repeats) / (steps * BATCH)
+            clock = time.process_time if count == 1 else time.perf_counter
+            us = 1e6 * fastest(run, repeats, clock) / (steps * BATCH)
         title = f"three_r_pendulum, {BATCH} trajectories on {count} core{'s' * (count > 1)}"
         lines.append(line(f"{title}: step [us]", us))
         lines.append(line(f"{title}: step over scalar C", ratio.to_c(us), target))

@@ -11,8 +11,8 @@ from nsdyn.studies.lib.bench.suite import notes, row
 HEAD = """\
 # Speed
 
-Written by `nsdyn bench`; do not edit. All numbers come from one run on one machine, so ratios mean more than times. Shortest of
-several times; CPU time for whatever compiles. Targets are those that nsdyn has set itself.
+Written by `nsdyn bench`; do not edit. All numbers come from one run on one machine, so ratios mean more than times. CPU time
+(time of the clock for what runs on several cores), the shortest of several. Targets are those that nsdyn has set itself.
 
 - machine: {processor}, {cores} cores, load {load} at the start of this run{busy}
 - date: {date}, commit {commit}

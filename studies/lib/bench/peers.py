@@ -2,7 +2,6 @@
 step with its RK4, and the forward dynamics of Pinocchio. The chain is that of `serial_chain` without
 a floor; accelerations are compared, so that all compute the same."""
 
-import time
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
@@ -14,7 +13,7 @@ import numpy as np
 
 from nsdyn import problems
 from nsdyn.multibody.chain_dynamics import accelerations
-from nsdyn.studies.lib.bench.measure import Line, line
+from nsdyn.studies.lib.bench.measure import Line, fastest, line
 from nsdyn.studies.lib.bench.runs import RK4, step_seconds
 
 LINKS = (6, 7)
@@ -45,21 +44,13 @@ def peers(repeats: int) -> dict:
                 continue
             run, found, count = build(n, rates)
             differences[f"{package} {n}"] = float(np.max(np.abs(found - a)) / np.max(np.abs(a)))
-            lines.append(line(f"chain of {n} links: {name} [us]", _us(run, repeats, count)))
+            us = 1e6 * fastest(run, 5 * repeats) / count
+            lines.append(line(f"chain of {n} links: {name} [us]", us))
     missing = [name for name in ("mujoco", "pinocchio") if find_spec(name) is None]
     notes = [f"no comparison with {name}: not installed (extra `peers`)" for name in missing]
     notes += [f"{k}: accelerations differ by {d:.1e}" for k, d in differences.items() if d > AGREE]
     note = {"note": "; ".join(notes)} if notes else {}
     return {"peers": {"lines": lines, "differences": differences, **note}}
-
-
-def _us(run: Callable, repeats: int, count: int) -> float:
-    best = np.inf
-    for _ in range(5 * repeats):
-        began = time.perf_counter()
-        run()
-        best = min(best, time.perf_counter() - began)
-    return 1e6 * best / count
 
 
 def _accelerations(problem: Any, rates: np.ndarray) -> np.ndarray:

@@ -6,7 +6,8 @@ The error of a run is that of its end state,
 
 with the reference (q*, v*) by DormandPrince(8) at the tolerance REFERENCE. The time to reach an
 error is the shortest of all runs whose error is at most that: methods with error control ran with
-rtol = atol at a series of tolerances, RK4 with a series of steps. Compilation is not counted.
+rtol = atol at a series of tolerances, RK4 with a series of steps. Times are CPU times of programs on
+one core; compilation is not counted.
 `simulate` runs without the checks of the start (check=False), since scipy and diffrax do not check
 either. scipy's right-hand side is a compiled function of JAX, called from Python.
 """
@@ -35,6 +36,7 @@ TIGHTEST = 3e-14  # scipy accepts nothing below 100 ulp
 TOLERANCES = tuple(10.0**-k for k in range(4, 14)) + (TIGHTEST,)
 STEPS = tuple(round(100 * 2 ** (k / 1.5)) for k in range(19))  # of RK4: up to 400,000
 SAMPLES = 20  # with error control, whose steps are limited between samples
+ENOUGH = 0.1  # seconds of repetitions, for short runs
 LONG = 0.5  # seconds; longer runs are not repeated
 SCIPY, DIFFRAX = "scipy DOP853", "diffrax Dopri8"
 ADAPTIVE = ("nsdyn DormandPrince(5)", "nsdyn DormandPrince(8)")
@@ -118,7 +120,10 @@ def _timed(
     except nsdyn.SimulationError:
         return None, None
     first = fastest(partial(solver, value), 1)
-    seconds = first if first > LONG else min(first, fastest(partial(solver, value), repeats))
+    seconds = first
+    if first < LONG:
+        tries = max(repeats, round(ENOUGH / first))
+        seconds = min(first, fastest(partial(solver, value), tries))
     size = lambda x: np.max(np.abs(x))
     error = max(size(x - y) / size(y) for x, y in zip(end, exact, strict=True))  # (1)
     return (float(error), seconds) if np.isfinite(error) else (None, None)

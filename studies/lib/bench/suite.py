@@ -1,5 +1,5 @@
 """All measurements of `nsdyn bench`. Numbers to compare come from one run on one machine, as ratios:
-the shortest of several times, and CPU time for compilation."""
+of CPU times, the shortest of several."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,7 @@ def stages(quick: bool = False) -> dict[str, Callable[[], dict[str, Any]]]:
     ratio = Ratio()
     found: dict[str, Callable[[], dict[str, Any]]] = {
         "C": partial(runs.hardware, repeats),
-        "start": partial(start.start, 1 if quick else 3),
+        "start": partial(start.start, 1 if quick else 2),
         "one trajectory": partial(runs.one_trajectory, ratio, repeats),
         "implicit steps": partial(runs.implicit, repeats),
         "a batch": partial(batches.batch, ratio, repeats),
