@@ -13,10 +13,10 @@ either. scipy's right-hand side is a compiled function of JAX, called from Pytho
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -24,6 +24,7 @@ from matplotlib.figure import Figure
 
 import nsdyn
 from nsdyn import integrators, problems
+from nsdyn.stepping.integrator import AbstractIntegrator
 from nsdyn.studies.lib import archive, style
 from nsdyn.studies.lib.bench.flow import Flow, diffrax_dopri8, scipy_dop853
 from nsdyn.studies.lib.bench.measure import Line, fastest, line
@@ -69,8 +70,7 @@ def cases(quick: bool) -> dict[str, nsdyn.Problem]:
 
 
 def work_precision(problem: nsdyn.Problem, repeats: int) -> dict[str, Any]:
-    """Errors and seconds by method, and by how much scipy's tightest run differs from the
-    reference."""
+    """Errors and seconds by method."""
     reference = _end(problem, 8, REFERENCE)
     exact = reference.q[-1], reference.v[-1]
     solvers, settings = _solvers(problem, len(reference.events))
@@ -79,7 +79,6 @@ def work_precision(problem: nsdyn.Problem, repeats: int) -> dict[str, Any]:
         points = [_timed(solver, value, exact, repeats) for value in settings[name]]
         errors, seconds = zip(*points, strict=True)
         found["methods"][name] = {"error": errors, "seconds": seconds}
-    found["scipy_against_reference"] = found["methods"][SCIPY]["error"][-1]
     return found
 
 
@@ -91,8 +90,9 @@ def _solvers(problem: nsdyn.Problem, events: int) -> tuple[dict[str, Callable], 
     halves = lambda solver: lambda value: np.split(solver(value), [n])
     last = lambda solution: (solution.q[-1], solution.v[-1])
     solvers: dict[str, Callable] = {FIXED: lambda steps: last(_fixed(problem, steps))}
-    for name, order in zip(ADAPTIVE, (5, 8), strict=True):
-        solvers[name] = lambda tolerance, order=order: last(_end(problem, order, tolerance))
+    fifth, eighth = ADAPTIVE
+    solvers[fifth] = lambda tolerance: last(_end(problem, 5, tolerance))
+    solvers[eighth] = lambda tolerance: last(_end(problem, 8, tolerance))
     solvers[SCIPY] = halves(scipy_dop853(flow))
     if find_spec("diffrax"):
         solvers[DIFFRAX] = halves(diffrax_dopri8(flow, events))
@@ -100,10 +100,16 @@ def _solvers(problem: nsdyn.Problem, events: int) -> tuple[dict[str, Callable], 
     return solvers, settings
 
 
-def _end(problem: nsdyn.Problem, order: int, tolerance: float) -> nsdyn.Solution:
+@cache
+def _controlled(order: Literal[5, 8], tolerance: float) -> AbstractIntegrator:
+    """Made once, as a user would."""
     method = integrators.DormandPrince(order, rtol=tolerance, atol=tolerance)
+    return integrators.EventDriven(method)
+
+
+def _end(problem: nsdyn.Problem, order: Literal[5, 8], tolerance: float) -> nsdyn.Solution:
     step = problem.t_end / SAMPLES
-    return nsdyn.simulate(problem, integrators.EventDriven(method), step=step, check=False)
+    return nsdyn.simulate(problem, _controlled(order, tolerance), step=step, check=False)
 
 
 def _fixed(problem: nsdyn.Problem, steps: int) -> nsdyn.Solution:
@@ -135,11 +141,18 @@ def _timed(
 def accuracy(quick: bool, repeats: int) -> dict:
     """All cases: data and lines."""
     found = {name: work_precision(case, repeats) for name, case in cases(quick).items()}
-    lines: list[Line] = []
+    return {"accuracy": {"lines": lines(found), "cases": found, "note": _note(found)}}
+
+
+def lines(found: dict[str, Any]) -> list[Line]:
+    """The lines of the table."""
+    made: list[Line] = []
     for name, measured in found.items():
         for level in LEVELS:
-            lines += _compared(name, measured["methods"], level)
-    return {"accuracy": {"lines": lines, "cases": found, "note": _note(found)}}
+            made += _compared(name, measured["methods"], level)
+        doubt = measured["methods"][SCIPY]["error"][-1]
+        made.append(line(f"{name}: reference and {SCIPY} at {TIGHTEST:g} differ by", doubt))
+    return made
 
 
 def _note(found: dict[str, Any]) -> str:
@@ -163,14 +176,14 @@ def time_to(points: dict[str, list], level: float) -> float | None:
 def _compared(name: str, methods: dict, level: float) -> list[Line]:
     own = min(filter(None, (time_to(methods[key], level) for key in ADAPTIVE)), default=None)
     head = f"{name} to {level:g}"
-    lines = [line(f"{head}: error control [ms]", None if own is None else 1e3 * own)]
+    made = [line(f"{head}: error control [ms]", None if own is None else 1e3 * own)]
     targets = {**FASTER_THAN, FIXED: FASTER_THAN_FIXED if level == 1e-9 else None}
     for other, target in targets.items():
         if other in methods:
-            lines.append(
+            made.append(
                 _gain(f"{head}: times faster than {other}", methods[other], level, own, target)
             )
-    return lines
+    return made
 
 
 def _gain(
