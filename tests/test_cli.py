@@ -1,19 +1,18 @@
 """The command line: what it prints, what it writes, and its exit codes."""
 
-import json
 import re
 
-import jax
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import nsdyn
-from nsdyn import integrators, laws, problems
+from nsdyn import integrators, laws
 from nsdyn.cli.commands import _integrator, _integrators, _laws, app
 from nsdyn.cli.parse import parse_object
 from nsdyn.errors import ProblemError, SimulationError
-from nsdyn.studies.lib import archive, benchmark, chain_cost
+from nsdyn.studies.lib import archive
+from nsdyn.studies.lib.bench import suite
 
 
 def call(*arguments):
@@ -83,7 +82,7 @@ def test_a_failed_run_is_exit_code_1(monkeypatch):
 
 
 def test_an_unwritable_file_is_exit_code_2(monkeypatch, tmp_path):
-    monkeypatch.setattr(benchmark, "stages", lambda quick: {})
+    monkeypatch.setattr(suite, "stages", lambda quick: {})
     blocked = tmp_path / "file"
     blocked.write_text("")
     result = call("bench", "--out", blocked / "bench.json")
@@ -148,82 +147,6 @@ def test_settings_in_words():
     assert isinstance(_integrator("RK4", ""), integrators.EventDriven)
     with pytest.raises(ProblemError):
         _integrator("EventDriven(RK4)", "minimal")
-
-
-def made_up_costs():
-    """The recursion costs 1 us a link; the dense path less up to 16 links."""
-    n = np.array([8.0, 16.0, 32.0, 64.0])
-    dense = {"forward_dense": 1e-6 * n**2 / 20, "impulse_dense": 1e-6 * n**2}
-    times = {name: dense.get(name, 1e-6 * n).tolist() for name in chain_cost.PATHS}
-    return {"links": n.astype(int).tolist(), **times}
-
-
-def test_bench_table_and_file(monkeypatch, tmp_path):
-    single = {
-        "trajectories": 1,
-        "step": 1e-4,
-        "us_per_step": 5.0,
-        "c_us_per_step": 0.5,
-        "ratio": 10.0,
-        "compile_s": 3.0,
-    }
-    fake = {
-        "one": lambda: {"single": single | {"difference_from_c": 1e-3}},
-        "start": lambda: {"start": {"cold_s": 7.0, "warm_s": 3.0}},
-        "chains": lambda: {"chains": made_up_costs()},
-    }
-    monkeypatch.setattr(benchmark, "stages", lambda quick: fake)
-    out = tmp_path / "bench.json"
-    result = call("bench", "--quick", "--out", out)
-    assert result.exit_code == 0
-    assert "<= 30" in result.stdout
-    assert "differs from that of C" in result.stdout
-    written = json.loads(out.read_text())
-    assert written["results"]["single"]["ratio"] == 10.0
-    assert {"python", "jax", "nsdyn", "numpy"} <= set(written["versions"])
-    assert written["machine"]["cores"] >= 1
-    assert re.search(r"forward dynamics.*slope +1 +<= 1\.15", result.stdout)
-    assert re.search(r"forward dynamics: dense M is slower from N = +32\b", result.stdout)
-    data, _ = archive.read(tmp_path / "bench" / "data", "chain_cost")
-    assert data.links[-1] == 64 and {"chain_cost.pdf", "chain_cost.png"} < {
-        f.name for f in (tmp_path / "bench").iterdir()
-    }
-
-
-def test_where_the_dense_path_loses():
-    """For good, not by chance once."""
-    links, recursion = [2, 4, 8, 16], [2.0, 4.0, 8.0, 16.0]
-    for dense, n in (
-        ([3, 3, 9, 17], 8),
-        ([3, 5, 9, 17], 2),
-        ([1, 1, 1, 1], None),
-        ([1, 1, 1, 17], 16),
-    ):
-        assert chain_cost.loses_from(links, dense, recursion) == n
-
-
-def test_paths_of_a_chain_agree():
-    """What is timed against each other is the same quantity."""
-    n = 3
-    chain = problems.serial_chain(n).params["chain"]
-    q, v = np.random.default_rng(1).normal(size=(2, n))
-    found = jax.jit(
-        lambda q, v: {name: path(chain, q, v) for name, path in chain_cost.PATHS.items()}
-    )(q, v)
-    for name, value in found.items():
-        np.testing.assert_allclose(value, found[name.split("_")[0]], rtol=1e-11)
-    assert chain_cost.timed(chain_cost.PATHS["forward"], n, 0.0) > 0
-
-
-def test_c_program_or_the_reason_why_not(monkeypatch):
-    yardstick = benchmark.Yardstick()
-    answer = yardstick.run(20, 1, 1)
-    assert (answer is None) == bool(yardstick.missing)
-    assert answer is None or np.isfinite(answer["q"]).all()
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    without = benchmark.Yardstick()
-    assert without.run(20, 1, 1) is None
-    assert "no C compiler" in without.missing
 
 
 def test_provenance_without_git(monkeypatch):

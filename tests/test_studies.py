@@ -134,7 +134,7 @@ def test_every_problem_is_named_after_its_file(name):
 
 def test_studies_by_name():
     assert "joint_locking" in studies.names()
-    assert not {"archive", "style", "benchmark"} & set(studies.names())
+    assert not {"archive", "style", "bench"} & set(studies.names())
     assert studies.get("joint_locking") is joint_locking
     assert studies.summary("joint_locking").startswith("Joint locking")
     with pytest.raises(ProblemError, match="did you mean 'joint_locking'"):

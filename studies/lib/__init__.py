@@ -1,1 +1,1 @@
-"""Code that studies share: archive, style of figures, tables, drawings, benchmarks."""
+"""Code that studies share: archive, style of figures, tables, drawings, the benchmark."""

@@ -34,6 +34,7 @@ from nsdyn.multibody.chain_impulse import restitution
 from nsdyn.numerics import small
 from nsdyn.problems.serial_chain import links as chain_of
 from nsdyn.studies.lib import archive, style
+from nsdyn.studies.lib.bench.measure import Line, line
 
 NAME = "chain_cost"
 SIZES = (2, 3, 4, 5, 6, 8, 12, 16, 32, 64, 128, 256, 512, 1024)
@@ -98,29 +99,6 @@ PANELS = (("forward", "forward_dense"), ("impulse", "impulse_law", "impulse_dens
 # Computing
 
 
-def run(folder: str | Path, force: bool = False) -> list[Path]:
-    """Measure missing data, then draw; returns the files drawn."""
-    compute(folder, force)
-    return draw(folder)
-
-
-def compute(folder: str | Path, force: bool = False) -> list[Path]:
-    """Archive the times. Times with the same settings, version and machine are kept unless `force`
-    is given."""
-    from nsdyn.studies.lib.benchmark import machine
-
-    told = {
-        "sizes": SIZES,
-        "seconds": SECONDS,
-        "work": WORK,
-        "e": E,
-        "processor": machine()["processor"],
-    }
-    if force or not archive.exists(_data(folder), NAME, told):
-        store(folder, measure(), told)
-    return [_data(folder) / f"{NAME}.nc"]
-
-
 def measure(sizes: Sequence[int] = SIZES, seconds: float = SECONDS) -> dict[str, list]:
     """Seconds of one evaluation for each path and size."""
     times = {name: [timed(path, n, seconds) for n in sizes] for name, path in PATHS.items()}
@@ -183,37 +161,24 @@ def loses_from(links: Sequence[int], dense: ArrayLike, recursion: ArrayLike) -> 
 # Showing
 
 
-def rows(found: dict[str, list]) -> list[tuple[str, str, str, str]]:
-    """Quantity, measured, target, aim: as in `benchmark.rows`."""
+def lines(found: dict[str, list]) -> list[Line]:
+    """The lines of the table."""
     links = found["links"]
-    table = []
     span = f"{FITTED} to {links[-1]} links"
+    made: list[Line] = []
     for name, title, dense in (
         ("forward", "forward dynamics", "forward_dense"),
         ("impulse", "impulse propagation", "impulse_dense"),
         ("impulse_law", "impulse by law and recursion", "impulse_dense"),
     ):
-        table.append(
-            (
-                f"chain, {title}, {span}: log-log slope",
-                f"{slope(links, found[name]):.3g}",
-                f"<= {STEEPEST}",
-                "",
-            )
-        )
-        table.append(
-            (f"chain, {title}, {links[-1]} links [us]", f"{1e6 * found[name][-1]:.3g}", "", "")
-        )
+        growth = slope(links, found[name])
         from_n = loses_from(links, found[dense], found[name])
-        table.append(
-            (
-                f"chain, {title}: dense M is slower from N =",
-                "never" if from_n is None else str(from_n),
-                "",
-                "",
-            )
-        )
-    return table
+        made += [
+            line(f"chain, {title}, {span}: log-log slope", growth, STEEPEST),
+            line(f"chain, {title}, {links[-1]} links [us]", 1e6 * found[name][-1]),
+            line(f"chain, {title}: dense M is slower from N =", from_n),
+        ]
+    return made
 
 
 def draw(folder: str | Path) -> list[Path]:

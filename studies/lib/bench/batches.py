@@ -1,0 +1,82 @@
+"""Many trajectories: `sweep` on one core and on two, over scalar C for each step of each trajectory;
+larger sweeps natively and under XLA, compilation included."""
+
+import tempfile
+import time
+from functools import partial
+
+import numpy as np
+
+import nsdyn
+from nsdyn import problems
+from nsdyn.studies import walking
+from nsdyn.studies.lib.bench.measure import Line, cores, fastest, line, output
+from nsdyn.studies.lib.bench.runs import RK4
+from nsdyn.studies.lib.bench.yardstick import Ratio
+
+BATCH, STEP = 1000, 1e-3
+TARGETS = {1: 0.6, 2: 0.3}  # by the number of cores
+BASIN = 200
+STOPS = 1000
+SPREAD = 0.2  # of the initial rates of the stops, relative
+LARGE = {  # function below, title, at least how many times faster than under XLA
+    "basin_seconds": (f"basin of attraction of compass_walker, {BASIN} x {BASIN}", 4.0),
+    "stops_seconds": (f"{STOPS} emergency stops", 5.0),
+}
+
+
+def batch(ratio: Ratio, repeats: int) -> dict:
+    """1000 pendulums, all locks included."""
+    problem = problems.three_r_pendulum()
+    steps = round(problem.t_end / STEP)
+    q0 = np.asarray(problem.q0)[None] + np.zeros((BATCH, 1))
+    q0[:, 0] += 1e-3 * np.arange(BATCH) / BATCH  # as in the C program
+    run = partial(nsdyn.sweep, problem, RK4, step=STEP, q0=q0, save_every=steps)
+    backend = run().backend  # compiles
+    lines: list[Line] = []
+    for count, target in TARGETS.items():
+        with cores(count) as possible:
+            if not possible:
+                continue
+            clock = time.process_time if count == 1 else time.perf_counter
+            us = 1e6 * fastest(run, repeats, clock) / (steps * BATCH)
+        title = f"three_r_pendulum, {BATCH} trajectories on {count} core{'s' * (count > 1)}"
+        lines.append(line(f"{title}: step [us]", us))
+        lines.append(line(f"{title}: step over scalar C", ratio.to_c(us), target))
+    return {"batch": {"lines": lines, "backend": backend, "step": STEP}}
+
+
+def large() -> dict:
+    """Sweeps in new processes with empty caches, natively and under XLA."""
+    lines: list[Line] = []
+    for function, (title, target) in LARGE.items():
+        program = f"from nsdyn.studies.lib.bench import batches\nprint(batches.{function}())"
+        seconds = {}
+        for backend in ("native", "xla"):
+            with tempfile.TemporaryDirectory(prefix="nsdyn-cache-") as cache:
+                seconds[backend] = float(output(program, cache, NSDYN_BACKEND=backend).split()[-1])
+        lines.append(line(f"{title}, with compilation [s]", seconds["native"]))
+        lines.append(line(f"{title}, under XLA [s]", seconds["xla"]))
+        gain = seconds["xla"] / seconds["native"]
+        lines.append(line(f"{title}: times faster than XLA", gain, at_least=target))
+    return {"large": {"lines": lines}}
+
+
+def basin_seconds() -> float:
+    """The gait itself does not matter for the time of its basin."""
+    gait = np.asarray(walking.GUESS)
+    return float(walking.basin(problems.compass_walker(), gait, BASIN)["seconds"][1])
+
+
+def stops_seconds() -> float:
+    """Stops from random rates."""
+    problem = problems.emergency_stop()
+    random = np.random.default_rng(0).uniform(-SPREAD, SPREAD, (STOPS, len(problem.v0)))
+    v0 = np.asarray(problem.v0) * (1 + random)
+    steps = round(problem.t_end / STEP)
+    began = time.perf_counter()
+    found = nsdyn.sweep(problem, RK4, step=STEP, v0=v0, save_every=steps)
+    seconds = time.perf_counter() - began
+    if not found.ok.all():
+        raise RuntimeError(f"emergency_stop: {np.sum(~found.ok)} of {STOPS} stops ended early")
+    return seconds

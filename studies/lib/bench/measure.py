@@ -1,0 +1,131 @@
+"""What the measurements share: lines of the table, shortest times, CPU time of other processes,
+cores, the machine."""
+
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import nsdyn
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
+Line = dict[str, Any]
+
+
+def line(
+    quantity: str,
+    value: float | None,
+    at_most: float | None = None,
+    at_least: float | None = None,
+) -> Line:
+    """A measured number, with its target if it has one; None if it could not be measured."""
+    found: Line = {"quantity": quantity, "value": None if value is None else float(value)}
+    if at_most is not None:
+        met = value is not None and value <= at_most
+        found |= {"target": f"<= {at_most:g}", "met": bool(met)}
+    if at_least is not None:
+        met = value is not None and value >= at_least
+        found |= {"target": f">= {at_least:g}", "met": bool(met)}
+    return found
+
+
+def fastest(
+    run: Callable[[], Any], repeats: int, clock: Callable[[], float] = time.process_time
+) -> float:
+    """The shortest time of so many runs, in seconds."""
+    return alternately([run], repeats, clock)[0]
+
+
+def alternately(
+    runs: Sequence[Callable[[], Any]],
+    repeats: int,
+    clock: Callable[[], float] = time.process_time,
+) -> list[float]:
+    """The shortest time of each, taken in turns: whatever slows the machine meets all of them.
+
+    The clock counts CPU time: for programs on one core that is the time one waits, but for what
+    others do on the machine meanwhile.
+    """
+    best = [float("inf")] * len(runs)
+    for _ in range(repeats):
+        for k, run in enumerate(runs):
+            began = clock()
+            run()
+            best[k] = min(best[k], clock() - began)
+    return best
+
+
+def cpu_seconds(program: str, cache: str) -> float:
+    """The CPU time of a program in a new interpreter, with all processes that it starts, such as
+    compilers."""
+    before = _of_children()
+    output(program, cache)
+    return _of_children() - before
+
+
+def output(program: str, cache: str, **environment: str) -> str:
+    """What a program prints in a new interpreter that keeps compiled programs in the folder
+    `cache`."""
+    root = str(Path(nsdyn.__file__).resolve().parents[1])
+    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    inherited = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=inherited | {"PYTHONPATH": path, "NSDYN_CACHE": cache} | environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout
+
+
+def _of_children() -> float:
+    if resource is None:  # no account of processes on Windows
+        return time.perf_counter()
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+@contextmanager
+def cores(count: int) -> Iterator[bool]:
+    """Run on at most so many cores; False where the system cannot, or has fewer."""
+    if not hasattr(os, "sched_getaffinity"):
+        yield False
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[:count])
+    try:
+        yield len(before) >= count
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores, how busy they are, compiler; no names."""
+    model = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        model = next(
+            line.partition(":")[2].strip() for line in lines if line.startswith("model name")
+        )
+    except (OSError, StopIteration):
+        pass
+    load = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
+    return {"processor": model, "cores": os.cpu_count(), "load": load, "compiler": _compiler()}
+
+
+def _compiler() -> str | None:
+    try:
+        told = subprocess.run(["cc", "--version"], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return told.stdout.partition("\n")[0].strip() or None
