@@ -47,6 +47,7 @@ from nsdyn.mechanics.model import Model, Point  # noqa: E402
 from nsdyn.mechanics.system import System  # noqa: E402
 from nsdyn.numerics.newton import Newton  # noqa: E402
 from nsdyn.problem import Problem  # noqa: E402
+from nsdyn.reference import Reference  # noqa: E402
 from nsdyn.results.events import Events  # noqa: E402
 from nsdyn.results.netcdf import load  # noqa: E402
 from nsdyn.results.solution import Solution  # noqa: E402
@@ -85,6 +86,7 @@ __all__ = [
     "Problem",
     "ProblemError",
     "RedundancyWarning",
+    "Reference",
     "Scheduled",
     "SimulationError",
     "SingularTransitionWarning",

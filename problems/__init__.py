@@ -6,6 +6,7 @@ problems.get("mechanisms.py:crank", L=0.3)      your own, in a file
 problems.get("cranks:slotted")                  of an installed package, `problems.packages()`
 problems.get("arm.urdf", tip="tool")            a robot; the same as problems.from_urdf
 problems.names(), problems.summary(name)        the list; names("mechanisms.py") of a file
+problems.reference("andrews")                   what others found, `REFERENCE` of its file
 
 Nothing is imported before it is used.
 """
@@ -18,11 +19,15 @@ from typing import TYPE_CHECKING, Any
 from nsdyn import _named
 from nsdyn.problem import Problem
 from nsdyn.problems import resolver
+from nsdyn.reference import Reference
 
 if TYPE_CHECKING:  # at run time they come by __getattr__; a test compares with resolver.MODULES
+    from nsdyn.problems.andrews import andrews
     from nsdyn.problems.bricard import bricard
+    from nsdyn.problems.car_axis import car_axis
     from nsdyn.problems.compass_walker import compass_walker
     from nsdyn.problems.emergency_stop import emergency_stop
+    from nsdyn.problems.knife_edge import knife_edge
     from nsdyn.problems.metamorphic_palm import metamorphic_palm
     from nsdyn.problems.n_four_bar import n_four_bar
     from nsdyn.problems.overbraiding import overbraiding
@@ -41,12 +46,15 @@ if TYPE_CHECKING:  # at run time they come by __getattr__; a test compares with 
     from nsdyn.problems.wheel_over_pothole import wheel_over_pothole
 
 __all__ = [
+    "andrews",
     "bricard",
+    "car_axis",
     "compass_walker",
     "emergency_stop",
     "from_urdf",
     "function",
     "get",
+    "knife_edge",
     "metamorphic_palm",
     "n_four_bar",
     "names",
@@ -56,6 +64,7 @@ __all__ = [
     "parallelogram",
     "pendulum",
     "point_on_track",
+    "reference",
     "rimless_wheel",
     "rx130l",
     "segmented_track",
@@ -92,6 +101,11 @@ def function(name: str) -> Callable | Problem:
 def summary(name: str) -> str:
     """What the problem `name` is, in a sentence or two."""
     return resolver.summary(name)
+
+
+def reference(name: str) -> Reference | None:
+    """What is known of the end of the problem `name` with its own parameters; None: nothing."""
+    return resolver.reference(name)
 
 
 def __getattr__(name: str) -> Any:

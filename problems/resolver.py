@@ -20,11 +20,15 @@ from nsdyn import _named
 from nsdyn._user_file import defined_at, faults_in, folder_of
 from nsdyn.errors import FileError, ProblemError, unknown
 from nsdyn.problem import Problem
+from nsdyn.reference import Reference
 
 BUILT_IN = (
+    "andrews",
     "bricard",
+    "car_axis",
     "compass_walker",
     "emergency_stop",
+    "knife_edge",
     "metamorphic_palm",
     "n_four_bar",
     "overbraiding",
@@ -133,6 +137,13 @@ def _makes_problem(thing: Any) -> bool:
     if returns is None:
         return "Problem" in thing.__code__.co_names
     return returns is Problem or str(returns).split(".")[-1] == "Problem"
+
+
+def reference(text: str) -> Reference | None:
+    """`REFERENCE` in the file of a problem, if it has one."""
+    make = function(text)
+    module = sys.modules.get(getattr(make, "__module__", ""))
+    return getattr(module, "REFERENCE", None)
 
 
 def summary(text: str) -> str:

@@ -20,6 +20,7 @@ FOLDERS = ("nsdyn", *OUTER)
 # The rooms of the core, each with those it may import; what lies directly in nsdyn/ is a room too.
 HELPERS = {
     "errors",
+    "reference",
     "status",
     "tolerances",
     "_cache",

@@ -107,6 +107,12 @@ MOVEMENT = {
     "concatenate large": lambda a: jnp.concatenate([a.large, a.large[:, :2]], 1),
     "stack": lambda a: jnp.stack([a.large, 2 * a.large], 1),
     "split": lambda a: jnp.split(a.m, 3)[1],
+    "unstack": lambda a: jax.grad(
+        lambda x: jnp.sum(jnp.stack([x[0] * x[1], x[2]]) ** 2) + jnp.sum(jnp.stack([x, x], 1) ** 3)
+    )(a.x),
+    "unstack memory": lambda a: jax.grad(
+        lambda x: jnp.sum(jnp.stack([jnp.outer(x, a.y).ravel()] * 2, axis=1) ** 3)
+    )(a.x),
     "pad": lambda a: lax.pad(a.m, 7.0, ((1, 2, 1), (0, -1, 0))),
     "tile": lambda a: jnp.tile(a.x, 2),
     "broadcast": lambda a: a.x[:, None] * jnp.ones((12, 40)) + a.y[:, None],

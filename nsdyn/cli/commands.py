@@ -101,12 +101,15 @@ def main(
         raise typer.Exit
 
 
-@app.command("list", epilog="Example: nsdyn list --pairs; nsdyn list mechanisms.py")
+@app.command("list", epilog="Example: nsdyn list --long; nsdyn list mechanisms.py")
 def list_(
     source: Annotated[
         str,
         typer.Argument(metavar="[FILE.py]", help="A file, or a package: only what is in it."),
     ] = "",
+    long: Annotated[
+        bool, typer.Option("--long", help="Show sizes, modes and references of the problems.")
+    ] = False,
     pairs: Annotated[
         bool, typer.Option("--pairs", help="Show which laws each integrator accepts.")
     ] = False,
@@ -117,6 +120,11 @@ def list_(
 
         if pairs:
             _list_pairs()
+            return
+        if long:
+            with busy("looking at the problems"):
+                rows = listing.long_rows(source)
+            show_table("problems", listing.LONG, rows)
             return
         if source:
             listing.show_source(source)

@@ -22,6 +22,27 @@ def show_problems() -> None:
     show_table("problems", ("name", "description"), rows)
 
 
+LONG = ("name", "coordinates", "rows", "guards", "constraints", "reference")
+
+
+def long_rows(source: str) -> list[tuple[str, ...]]:
+    """Sizes and references of all problems of nsdyn, or of a file or a package."""
+    from nsdyn import problems
+
+    return [_long_row(name) for name in problems.names(source or None)]
+
+
+def _long_row(name: str) -> tuple[str, ...]:
+    from nsdyn import problems
+
+    problem = problems.get(name)
+    model = problem.model()
+    known = problems.reference(name)
+    reference = "" if known is None else f"{known.source}; to {known.tolerance:g}"
+    kinds = " ".join(part.title for part in problem.constraint)
+    return (name, str(len(problem.q0)), str(model.m), str(model.k), kinds, reference)
+
+
 def _package_rows(package: str) -> list[tuple[str, str]]:
     """A package that cannot be imported is shown with the reason; the others are still there."""
     from nsdyn import problems

@@ -285,6 +285,20 @@ def split(lower: Lowering, equation, x: Value) -> list[Value]:
     return found
 
 
+@primitive("unstack")
+def unstack(lower: Lowering, equation, x: Value) -> list[Value]:
+    axis, kind = equation.params["axis"], kind_out(equation)
+    if isinstance(x, np.ndarray):
+        return [np.asarray(part, object) for part in np.moveaxis(x, axis, 0)]
+
+    def part(k: int, shape: tuple) -> Value:
+        at = lower.graph.integer(k)
+        entry = lambda index: lower.at(x, [*index[:axis], at, *index[axis:]], kind)
+        return lower.filled(shape, kind, entry, lower.loops(int(np.prod(shape, dtype=int)), x))
+
+    return [part(k, variable.aval.shape) for k, variable in enumerate(equation.outvars)]
+
+
 @primitive("concatenate", "stack")
 def concatenate(lower: Lowering, equation, *values: Value) -> Value:
     shape, kind = equation.outvars[0].aval.shape, kind_out(equation)
