@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -103,7 +104,8 @@ def _solvers(problem: nsdyn.Problem, events: int) -> tuple[dict[str, Callable], 
 @cache
 def _controlled(order: Literal[5, 8], tolerance: float) -> AbstractIntegrator:
     """Made once, as a user would."""
-    method = integrators.DormandPrince(order, rtol=tolerance, atol=tolerance)
+    allowed = jnp.asarray(tolerance)
+    method = integrators.DormandPrince(order, rtol=allowed, atol=allowed)
     return integrators.EventDriven(method)
 
 
