@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import nsdyn
+from nsdyn.errors import NsdynError
 
 try:
     import resource
@@ -81,10 +82,11 @@ def output(program: str, cache: str, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", program],
         env=inherited | {"PYTHONPATH": path, "NSDYN_CACHE": cache} | environment,
-        check=True,
         capture_output=True,
         text=True,
     )
+    if done.returncode:
+        raise NsdynError(f"a measurement failed in a new process: {done.stderr.strip()[-1000:]}")
     return done.stdout
 
 

@@ -42,7 +42,8 @@ SECTIONS = {
     ),
     "large": (
         "Larger sweeps",
-        "Seconds with compilation, in a new process with an empty cache, natively and under XLA, on all cores.",
+        "Seconds with compilation, in a new process with an empty cache, on all cores: with the backend that nsdyn chooses, and under XLA. "
+        "The two are the same where the native backend refuses a program.",
     ),
     "accuracy": (
         "Accuracy per second",
