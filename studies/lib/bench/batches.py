@@ -38,8 +38,7 @@ def batch(ratio: Ratio, repeats: int) -> dict:
         with cores(count) as possible:
             if not possible:
                 continue
-            clock = time.process_time if count == 1 else time.perf_counter
-            us = 1e6 * fastest(run, repeats, clock) / (steps * BATCH)
+            us = 1e6 * fastest(run, repeats, count == 1) / (steps * BATCH)
         title = f"three_r_pendulum, {BATCH} trajectories on {count} core{'s' * (count > 1)}"
         lines.append(line(f"{title}: step [us]", us))
         lines.append(line(f"{title}: step over scalar C", ratio.to_c(us), target))
