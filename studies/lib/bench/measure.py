@@ -6,12 +6,13 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import nsdyn
+from nsdyn.errors import NsdynError
 
 try:
     import resource
@@ -19,6 +20,7 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 Line = dict[str, Any]
+ENOUGH = 0.1  # CPU seconds over which a mean is taken
 
 
 def line(
@@ -38,29 +40,23 @@ def line(
     return found
 
 
-def fastest(
-    run: Callable[[], Any], repeats: int, clock: Callable[[], float] = time.process_time
-) -> float:
-    """The shortest time of so many runs, in seconds."""
-    return alternately([run], repeats, clock)[0]
+def fastest(run: Callable[[], Any], repeats: int, on_one_core: bool = True) -> float:
+    """The shortest time of a run, in seconds.
 
-
-def alternately(
-    runs: Sequence[Callable[[], Any]],
-    repeats: int,
-    clock: Callable[[], float] = time.process_time,
-) -> list[float]:
-    """The shortest time of each, taken in turns: whatever slows the machine meets all of them.
-
-    The clock counts CPU time: for programs on one core that is the time one waits, but for what
-    others do on the machine meanwhile.
+    By the clock, but on a busy machine a long run is interrupted: so for what runs on one core the
+    mean CPU time counts too, if it is less. It is a mean because the time of a thread that has just
+    finished is booked late: for single runs the smallest CPU time can be far too small.
     """
-    best = [float("inf")] * len(runs)
+    best = float("inf")
     for _ in range(repeats):
-        for k, run in enumerate(runs):
-            began = clock()
+        count, began = 0, time.process_time()
+        while not count or time.process_time() - began < ENOUGH:
+            clock = time.perf_counter()
             run()
-            best[k] = min(best[k], clock() - began)
+            best = min(best, time.perf_counter() - clock)
+            count += 1
+        if on_one_core:
+            best = min(best, (time.process_time() - began) / count)
     return best
 
 
@@ -81,10 +77,11 @@ def output(program: str, cache: str, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", program],
         env=inherited | {"PYTHONPATH": path, "NSDYN_CACHE": cache} | environment,
-        check=True,
         capture_output=True,
         text=True,
     )
+    if done.returncode:
+        raise NsdynError(f"a measurement failed in a new process: {done.stderr.strip()[-1000:]}")
     return done.stdout
 
 

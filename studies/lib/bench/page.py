@@ -11,8 +11,9 @@ from nsdyn.studies.lib.bench.suite import notes, row
 HEAD = """\
 # Speed
 
-Written by `nsdyn bench`; do not edit. All numbers come from one run on one machine, so ratios mean more than times. CPU time
-(time of the clock for what runs on several cores), the shortest of several. Targets are those that nsdyn has set itself.
+Written by `nsdyn bench`; do not edit. All numbers come from one run on one machine, so ratios mean more than times. Each is
+the shortest of several, by the clock or, on one core, in CPU time, if that is less; whatever compiles is measured in CPU time.
+Targets are those that nsdyn has set itself.
 
 - machine: {processor}, {cores} cores, load {load} at the start of this run{busy}
 - date: {date}, commit {commit}
@@ -42,7 +43,8 @@ SECTIONS = {
     ),
     "large": (
         "Larger sweeps",
-        "Seconds with compilation, in a new process with an empty cache, natively and under XLA, on all cores.",
+        "Seconds with compilation, in a new process with an empty cache, on all cores: with the backend that nsdyn chooses, and under XLA. "
+        "The two are the same where the native backend refuses a program.",
     ),
     "accuracy": (
         "Accuracy per second",

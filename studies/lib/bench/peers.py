@@ -44,7 +44,7 @@ def peers(repeats: int) -> dict:
                 continue
             run, found, count = build(n, rates)
             differences[f"{package} {n}"] = float(np.max(np.abs(found - a)) / np.max(np.abs(a)))
-            us = 1e6 * fastest(run, 5 * repeats) / count
+            us = 1e6 * fastest(run, repeats) / count
             lines.append(line(f"chain of {n} links: {name} [us]", us))
     missing = [name for name in ("mujoco", "pinocchio") if find_spec(name) is None]
     notes = [f"no comparison with {name}: not installed (extra `peers`)" for name in missing]

@@ -1,5 +1,5 @@
 """All measurements of `nsdyn bench`. Numbers to compare come from one run on one machine, as ratios:
-of CPU times, the shortest of several."""
+the shortest of several times, and CPU time for compilation."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +23,7 @@ def stages(quick: bool = False) -> dict[str, Callable[[], dict[str, Any]]]:
         "one trajectory": partial(runs.one_trajectory, ratio, repeats),
         "implicit steps": partial(runs.implicit, repeats),
         "a batch": partial(batches.batch, ratio, repeats),
-        "accuracy": partial(precision.accuracy, quick, repeats),
+        "accuracy": partial(precision.accuracy, quick, 2),
         "other programs": partial(peers.peers, repeats),
     }
     if not quick:
