@@ -107,6 +107,12 @@ MOVEMENT = {
     "concatenate large": lambda a: jnp.concatenate([a.large, a.large[:, :2]], 1),
     "stack": lambda a: jnp.stack([a.large, 2 * a.large], 1),
     "split": lambda a: jnp.split(a.m, 3)[1],
+    "pad memory": lambda a: jnp.pad(
+        jnp.outer(a.x, a.special), ((2, 9), (5, 3)), constant_values=7.0
+    ),
+    "crop memory": lambda a: lax.pad(
+        jnp.outer(jnp.tile(a.x, 2), a.y), a.x[0], ((-3, 2, 0), (4, -5, 0))
+    ),
     "unstack": lambda a: jax.grad(
         lambda x: jnp.sum(jnp.stack([x[0] * x[1], x[2]]) ** 2) + jnp.sum(jnp.stack([x, x], 1) ** 3)
     )(a.x),

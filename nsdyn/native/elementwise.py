@@ -363,7 +363,7 @@ def pad(lower: Lowering, equation, x: Value, fill: Value) -> Value:
     if all(c == (0, 0, 0) for c in config):
         return x
     if int(np.prod(shape, dtype=int)) > SMALL or x.size > SMALL:
-        raise Unsupported("pad of a large array")
+        return _padded_in_memory(lower, equation, x, fill)
     out = np.empty(shape, object)
     out[...] = lower.nodes(fill)[()]
     places, sources = [], []
@@ -375,6 +375,27 @@ def pad(lower: Lowering, equation, x: Value, fill: Value) -> Value:
     if all(places):
         out[np.ix_(*places)] = lower.nodes(x)[np.ix_(*sources)]
     return out
+
+
+def _padded_in_memory(lower: Lowering, equation, x: Value, fill: Value) -> Value:
+    config, kind = equation.params["padding_config"], kind_out(equation)
+    if x.size == 0 or any(inner for _, _, inner in config):
+        raise Unsupported("pad between the entries of a large array")
+    make, integer = lower.graph.make, lower.graph.integer
+    source = lower.in_memory(x, kind)
+    outside = lower.nodes(fill)[()]
+    lower.value(outside)
+
+    def entry(index: list[Node]) -> Node:
+        inside, places = lower.graph.const(True, BOOL), []
+        for i, (low, _, _), n in zip(index, config, x.shape, strict=True):
+            at = make("sub", INT, (i, integer(low)))
+            places.append(clipped(lower, at, n - 1))
+            for test in (make("ge", BOOL, (at, integer(0))), make("lt", BOOL, (at, integer(n)))):
+                inside = make("and", BOOL, (inside, test))
+        return make("select", kind, (inside, outside, lower.at(source, places, kind)))
+
+    return lower.filled(equation.outvars[0].aval.shape, kind, entry, loops=True)
 
 
 # Places that are not known
