@@ -28,7 +28,15 @@ from nsdyn.constraints.mode_rows import Lock, lock
 from nsdyn.errors import ProblemError, unknown
 from nsdyn.mechanics.system import System
 from nsdyn.multibody.chain import EARTH
-from nsdyn.multibody.closures import PLANE, SPACE, Connect, Couple, PoseDifference, RelativePose, Weld
+from nsdyn.multibody.closures import (
+    PLANE,
+    SPACE,
+    Connect,
+    Couple,
+    PoseDifference,
+    RelativePose,
+    Weld,
+)
 from nsdyn.multibody.tree import KINDS, Tree, frame, neutral, turned
 from nsdyn.multibody.tree_dynamics import tree_system
 from nsdyn.problem import Problem

@@ -7,9 +7,9 @@ With the frames (R_a, r_a) and (R_b, r_b) in the world of two frames fixed to th
     weld      (R_a^T (r_b - r_a);  vee(R_a^T R_b))                                             (2)
     couple    q_i - ratio q_j - offset                                                         (3)
 
-where vee(R) is the vector of the skew part of R. The rows (2) are as many as the motions they forbid, and well conditioned where they hold: their
-rate is the relative twist. A pose that is held is not given but found when the mode begins, R_0 and
-d_0; then the rows are
+where vee(R) is the vector of the skew part of R. The rows (2) are as many as the motions they
+forbid, and well conditioned where they hold: their rate is the relative twist. A pose
+that is held is not given but found when the mode begins, R_0 and d_0; then the rows are
 
     (R_a^T (r_b - r_a) - d_0;  vee(R_0^T R_a^T R_b))                                           (4)
 

@@ -41,11 +41,22 @@ from jaxtyping import Array, Float
 
 from nsdyn._types import Configuration, Matrix, Params, Scalar, Time, Velocity
 from nsdyn.mechanics.system import System
-from nsdyn.multibody.chain import CROSS, skew
+from nsdyn.multibody.chain import CROSS, EPSILON, SKEW
 from nsdyn.multibody.tree import Layout, Tree, frames, joints, kinematics
 from nsdyn.numerics import small
 
 SHORT = small.UNROLL  # velocities up to which the dense mass matrix is faster
+
+
+# X = ROTATED R + MOVED R^T (r x), by one product with constants each, which compiles to little
+ROTATED = np.zeros((6, 6, 3, 3))
+MOVED = np.zeros((6, 6, 3, 3))
+for i, j in np.ndindex(3, 3):
+    ROTATED[j, i, i, j] = ROTATED[3 + j, 3 + i, i, j] = 1.0
+    MOVED[i, 3 + j, i, j] = -1.0
+# (-w x u; 0) for the twist (u; w), as a bilinear form
+TURNING = np.zeros((6, 6, 6))
+TURNING[:3, 3:, :3] = -EPSILON
 
 
 class Spatial(NamedTuple):
@@ -58,47 +69,44 @@ class Spatial(NamedTuple):
 
 def spatial(tree: Tree, q: Configuration) -> Spatial:
     moved = joints(tree, q)
-
-    def transform(R: Float[Array, "3 3"], r: Float[Array, " 3"]) -> Float[Array, "6 6"]:
-        return jnp.block([[R.T, -R.T @ skew(r)], [jnp.zeros((3, 3)), R.T]])
-
-    return Spatial(jax.vmap(transform)(moved.R, moved.r), tree.inertia, moved.S)
+    shifted = jnp.einsum("nki,klm,nm->nil", moved.R, SKEW, moved.r)  # R^T (r x)
+    X = jnp.einsum("abij,nij->nab", ROTATED, moved.R)
+    X += jnp.einsum("abij,nij->nab", MOVED, shifted)
+    return Spatial(X, tree.inertia, moved.S)
 
 
 # One loop over the bodies, from the world outwards or from the leaves inwards.
 
 
-def _outwards(step: Callable, world: Any, parents: np.ndarray, xs: Any) -> Any:
-    """What step(value of the parent, x) gives for each body; the world comes last."""
+def _outwards(step: Callable, world: Array, parents: np.ndarray, xs: Any) -> Any:
+    """step(value of the parent, x) gives the value of a body and its result; returns the
+    results."""
     n = len(parents)
-    fill = lambda leaf: jnp.zeros((n + 1, *leaf.shape)).at[n].set(leaf)
 
-    def one(found: Any, link: tuple) -> tuple[Any, None]:
+    def one(found: Array, link: tuple) -> tuple[Array, Any]:
         i, parent, x = link
-        before = jax.tree.map(lambda a: _at(a, parent), found)
-        value = step(before, x)
-        put = lambda a, b: jax.lax.dynamic_update_index_in_dim(a, b, i, 0)
-        return jax.tree.map(put, found, value), None
+        value, result = step(_at(found, parent), x)
+        return jax.lax.dynamic_update_index_in_dim(found, value, i, 0), result
 
-    order = (jnp.arange(n), jnp.asarray(parents), xs)
-    return jax.lax.scan(one, jax.tree.map(fill, world), order)[0]
+    start = jnp.concatenate([jnp.zeros((n, *world.shape)), world[None]])
+    order = (np.arange(n), parents, xs)
+    return jax.lax.scan(one, start, order)[1]
 
 
-def _inwards(step: Callable, zero: Any, parents: np.ndarray, xs: Any) -> tuple[Any, Any]:
+def _inwards(step: Callable, shape: tuple, parents: np.ndarray, xs: Any) -> tuple[Array, Any]:
     """step(sum over the children, x) gives what a body passes to its parent, and its result.
     Returns the sum at the world and the results."""
     n = len(parents)
 
-    def one(sums: Any, link: tuple) -> tuple[Any, Any]:
+    def one(sums: Array, link: tuple) -> tuple[Array, Any]:
         i, parent, x = link
-        passed, result = step(jax.tree.map(lambda a: _at(a, i), sums), x)
-        add = lambda a, b: jax.lax.dynamic_update_index_in_dim(a, _at(a, parent) + b, parent, 0)
-        return jax.tree.map(add, sums, passed), result
+        passed, result = step(_at(sums, i), x)
+        total = _at(sums, parent) + passed
+        return jax.lax.dynamic_update_index_in_dim(sums, total, parent, 0), result
 
-    start = jax.tree.map(lambda leaf: jnp.zeros((n + 1, *leaf.shape)), zero)
-    order = (jnp.arange(n), jnp.asarray(parents), xs)
-    sums, results = jax.lax.scan(one, start, order, reverse=True)
-    return jax.tree.map(lambda a: a[n], sums), results
+    order = (np.arange(n), parents, xs)
+    sums, results = jax.lax.scan(one, jnp.zeros((n + 1, *shape)), order, reverse=True)
+    return sums[n], results
 
 
 def _at(a: Array, i: Array) -> Array:
@@ -114,16 +122,15 @@ def joint_twists(layout: Layout, S: Float[Array, "nv 6"], v: Velocity) -> Float[
     return jnp.sum(filled[layout.padded], axis=1)
 
 
-def _along(layout: Layout, S: Float[Array, "nv 6"], wrench: Float[Array, "N 6"]) -> Velocity:
-    """S_i^T of the wrench of each body."""
-    return jnp.sum(S * wrench[layout.owner], axis=1)
-
-
 def twists(tree: Tree, parts: Spatial, v: Velocity) -> Float[Array, "N 6"]:
     """v_i of each body, about its joint and in its axes."""
     own = joint_twists(tree.layout, parts.S, v)
-    step = lambda twist, x: x[0] @ twist + x[1]  # (1)
-    return _outwards(step, jnp.zeros(6), tree.layout.parents, (parts.X, own))[:-1]
+
+    def outwards(twist: Array, x: tuple[Array, Array]) -> tuple[Array, Array]:
+        twist = x[0] @ twist + x[1]  # (1)
+        return twist, twist
+
+    return _outwards(outwards, jnp.zeros(6), tree.layout.parents, (parts.X, own))
 
 
 def bias(tree: Tree, q: Configuration, v: Velocity) -> Velocity:
@@ -131,38 +138,42 @@ def bias(tree: Tree, q: Configuration, v: Velocity) -> Velocity:
     parts = spatial(tree, q)
     layout = tree.layout
     own = joint_twists(layout, parts.S, v)
+    turning = jnp.einsum("aij,ni,nj->na", TURNING, own, own)
 
-    def outwards(parent: tuple[Array, Array], x: tuple[Array, Array]) -> tuple[Array, Array]:
-        X, j = x
-        twist = X @ parent[0] + j  # (1)
-        turning = jnp.concatenate([-jnp.cross(j[3:], j[:3]), jnp.zeros(3)])
-        return twist, X @ parent[1] + (CROSS @ twist) @ j + turning  # (2)
+    def outwards(parent: Array, x: tuple[Array, ...]) -> tuple[Array, Array]:
+        X, inertia, j, turning = x
+        both = X @ parent
+        twist = both[:, 0] + j  # (1)
+        cross = CROSS @ twist
+        a = both[:, 1] + cross @ j + turning  # (2)
+        wrench = inertia @ a - cross.T @ (inertia @ twist)
+        return jnp.stack([twist, a], axis=1), wrench
 
-    world = (jnp.zeros(6), jnp.concatenate([-tree.gravity, jnp.zeros(3)]))
-    found = _outwards(outwards, world, layout.parents, (parts.X, own))
-    twist, a = (x[:-1] for x in found)
+    falling = jnp.concatenate([-tree.gravity, jnp.zeros(3)])
+    world = jnp.stack([jnp.zeros(6), falling], axis=1)
+    xs = (parts.X, parts.inertia, own, turning)
+    return _along(tree, parts, _outwards(outwards, world, layout.parents, xs))[1]  # (3)
 
-    def inwards(carried: Array, x: tuple[Array, ...]) -> tuple[Array, Array]:
-        X, inertia, twist, a = x
-        whole = carried + inertia @ a - (CROSS @ twist).T @ (inertia @ twist)
-        return X.T @ whole, whole  # (3)
 
-    xs = (parts.X, parts.inertia, twist, a)
-    wrench = _inwards(inwards, jnp.zeros(6), layout.parents, xs)[1]
-    return _along(layout, parts.S, wrench)
+def _along(
+    tree: Tree, parts: Spatial, wrench: Float[Array, "N 6"]
+) -> tuple[Float[Array, " 6"], Velocity]:
+    """The sum of the wrenches of all bodies at the world, and along each joint the sum of those
+    beyond it."""
+    layout = tree.layout
+
+    def inwards(carried: Array, x: tuple[Array, Array]) -> tuple[Array, Array]:
+        whole = carried + x[1]
+        return x[0].T @ whole, whole
+
+    world, whole = _inwards(inwards, (6,), layout.parents, (parts.X, wrench))
+    return world, jnp.sum(parts.S * whole[layout.owner], axis=1)
 
 
 def _momenta(tree: Tree, parts: Spatial, v: Velocity) -> tuple[Float[Array, " 6"], Velocity]:
     """The momentum of the whole tree at the world, and M v without the rotors."""
     own = jnp.einsum("nij,nj->ni", parts.inertia, twists(tree, parts, v))
-
-    def inwards(carried: Array, x: tuple[Array, Array]) -> tuple[Array, Array]:
-        whole = carried + x[1]
-        return x[0].T @ whole, whole  # (5)
-
-    layout = tree.layout
-    world, wrench = _inwards(inwards, jnp.zeros(6), layout.parents, (parts.X, own))
-    return world, _along(layout, parts.S, wrench)
+    return _along(tree, parts, own)  # (5)
 
 
 def momenta(tree: Tree, q: Configuration, v: Velocity) -> Velocity:
@@ -205,26 +216,25 @@ def inverse_mass(tree: Tree, q: Configuration, b: Velocity) -> Velocity:
     X = jnp.where(first[:, None, None], parts.X[owner], jnp.eye(6)[None])
     inertia = jnp.where(last[:, None, None], parts.inertia[owner], 0.0)
 
-    def inwards(carried: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[Any, Any]:
+    def inwards(carried: Array, x: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
         X, s, inertia, rotor, b = x
-        A, p = carried[0] + inertia, carried[1]
+        A, p = carried[:, :6] + inertia, carried[:, 6]
         U = A @ s
         D = s @ U + rotor
-        u = b - s @ p
+        u = (b - s @ p) / D
         B = A - U[:, None] * (U / D)[None, :]
-        return (X.T @ B @ X, X.T @ (p + U * (u / D))), (U / D, u / D)  # (6), (7)
+        passed = jnp.concatenate([B @ X, (p + U * u)[:, None]], axis=1)
+        return X.T @ passed, (U / D, u)  # (6), (7)
 
-    zero = (jnp.zeros((6, 6)), jnp.zeros(6))
-    scaled = _inwards(inwards, zero, parents, (X, parts.S, inertia, tree.rotor, b))[1]
+    scaled = _inwards(inwards, (6, 7), parents, (X, parts.S, inertia, tree.rotor, b))[1]
 
-    def outwards(parent: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[Array, Array]:
+    def outwards(a: Array, x: tuple[Array, ...]) -> tuple[Array, Array]:
         X, s, U, u = x
-        a = X @ parent[0]
+        a = X @ a
         rate = u - U @ a
         return a + s * rate, rate  # (8)
 
-    world = (jnp.zeros(6), jnp.zeros(()))
-    return _outwards(outwards, world, parents, (X, parts.S, *scaled))[1][:-1]
+    return _outwards(outwards, jnp.zeros(6), parents, (X, parts.S, *scaled))
 
 
 def deflection(tree: Tree, q: Configuration) -> Velocity:
@@ -255,7 +265,7 @@ def potential_energy(tree: Tree, q: Configuration) -> Scalar:
 
     layout = tree.layout
     xs = (frames(tree, q), own)
-    moment, _ = _inwards(inwards, jnp.zeros(4), layout.parents, xs)  # the sum of (m r^C; m)
+    moment, _ = _inwards(inwards, (4,), layout.parents, xs)  # the sum of (m r^C; m)
     springs = 0.5 * jnp.sum(tree.stiffness * deflection(tree, q) ** 2)
     return springs - jnp.sum(tree.gravity * moment[:3])
 

@@ -1,6 +1,7 @@
 """Random trees, as plain arrays and as models of the library `pin`."""
 
 import numpy as np
+
 from references.random_chains import rotation, tensor
 
 KINDS = ("hinge", "slide", "planar", "ball", "free")
