@@ -168,7 +168,8 @@ def test_the_length_of_a_quaternion_does_not_matter_and_is_restored():
     # (|a|^2)' = |w| (1 - |a|^2) |a|^2 / 2, and |w| is constant
     odds = 1.01**2 / (1.01**2 - 1) * np.exp(0.5 * np.sqrt(14.0) * np.asarray(long.t))
     assert np.abs(lengths**2 - odds / (odds - 1)).max() < 1e-8
-    assert np.abs(np.linalg.norm(np.asarray(unit.q), axis=1) - 1).max() < 1e-12
+    bound = 1e-2 * (0.5 * np.sqrt(14.0) * 0.01) ** 5
+    assert np.abs(np.linalg.norm(np.asarray(unit.q), axis=1) - 1).max() < bound
 
 
 @pytest.mark.slow

@@ -19,6 +19,8 @@ The numbers are in params["closures"], under the name of the closure: frames "a"
 connect and weld, "ratio" and "offset" for couple.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -124,6 +126,18 @@ class Couple(eqx.Module):
     def __call__(self, q: Configuration, t: AnyTime, p: Params) -> Rows:
         own = p["closures"][self.name]
         return (q[self.i] - own["ratio"] * q[self.j] - own["offset"])[None]  # (3)
+
+
+class Together(eqx.Module):
+    """The rows of several closures, one after the other.
+
+    closures: functions g(q, t, p).
+    """
+
+    closures: tuple[Callable, ...] = eqx.field(static=True)
+
+    def __call__(self, q: Configuration, t: AnyTime, p: Params) -> Rows:
+        return jnp.concatenate([closure(q, t, p) for closure in self.closures])
 
 
 def vee(R: Float[Array, "3 3"]) -> Float[Array, " 3"]:
