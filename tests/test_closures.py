@@ -220,19 +220,21 @@ def test_derivatives_with_respect_to_the_times_of_a_weld():
         t_end=1.0,
     )
 
-    @jax.jit
     def end(times):
         p = problem.params | {"toggle": times}
         out = nsdyn.rollout(problem, EVENT_DRIVEN, step=0.05, params=p, max_events=4)
         return jnp.concatenate([out.q[-1], out.v[-1]])
 
+    both = jax.jit(lambda times, along: jax.jvp(end, (times,), (along,)))  # one program for all
     times = problem.params["toggle"]
-    found = jax.jit(jax.jacfwd(end))(times)
     h = 1e-5
-    steps = [end(times + h * e) - end(times - h * e) for e in np.eye(2)]
-    expected = np.stack(steps, axis=1) / (2 * h)
+    found, expected = [], []
+    for e in np.eye(2):
+        found.append(both(times, e)[1])
+        expected.append((both(times + h * e, e)[0] - both(times - h * e, e)[0]) / (2 * h))
+    found, expected = np.array(found), np.array(expected)
     assert np.abs(found - expected).max() < 1e-6 * np.abs(expected).max()
-    assert np.all(np.abs(found).max(axis=0) > 0.1)
+    assert np.all(np.abs(found).max(axis=1) > 0.1)
 
 
 def test_a_weld_with_a_given_pose_holds_a_door():

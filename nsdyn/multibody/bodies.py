@@ -186,7 +186,7 @@ class Bodies:
         if value is None:
             return np.eye(3)
         if self._flat:
-            return about("z", _numbers(where, value, ()))
+            return about("z", jnp.asarray(_numbers(where, value, ())))
         return _numbers(where, value, (3, 3))
 
     def _each(self, where: str, value: Any, count: int) -> AnyArray:
@@ -257,18 +257,20 @@ class Bodies:
         name: where the numbers are in params["closures"], by default "i : j".
         """
         where = f"couple({i!r}, {j!r}, ...)"
-        at = []
-        for body in (i, j):
-            index = self._index(where, body)
-            if index < 0 or KINDS[self._kinds[index]].nq != 1:
-                kind = "the world" if index < 0 else repr(self._kinds[index])
-                raise ProblemError(f"{where}: expected a hinge or slide for {body!r}, found {kind}")
-            at.append(sum(KINDS[kind].nq for kind in self._kinds[:index]))
+        first, second = (self._coordinate(where, body) for body in (i, j))
         numbers = {
             "ratio": _numbers(f"{where}: ratio", ratio, ()),
             "offset": _numbers(f"{where}: offset", offset, ()),
         }
-        return Couple(*at, self._named(where, name or f"{i} : {j}", numbers))
+        return Couple(first, second, self._named(where, name or f"{i} : {j}", numbers))
+
+    def _coordinate(self, where: str, body: str) -> int:
+        """The coordinate of the hinge or slide that carries a body."""
+        index = self._index(where, body)
+        kind = "world" if index < 0 else self._kinds[index]
+        if kind not in ("hinge", "slide"):
+            raise ProblemError(f"{where}: expected a hinge or slide for {body!r}, found {kind!r}")
+        return sum(KINDS[kind].nq for kind in self._kinds[:index])
 
     def _named(self, where: str, name: str, numbers: dict[str, AnyArray]) -> str:
         if name in self._closures:

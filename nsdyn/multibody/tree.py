@@ -57,7 +57,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from nsdyn._types import Configuration, Numbers, Scalar, Velocity
+from nsdyn._types import AnyConfiguration, Configuration, Numbers, Scalar, Velocity
 from nsdyn.errors import ProblemError, unknown
 from nsdyn.multibody.chain import EARTH, skew, spatial_inertia
 
@@ -342,7 +342,7 @@ def _slide(axis: Array, q: Array) -> tuple[Array, Array, Array]:
 
 
 def _planar(axis: Array, q: Array) -> tuple[Array, Array, Array]:
-    R = turned(np.array([0.0, 0.0, 1.0]), q[2])
+    R = turned(jnp.array([0.0, 0.0, 1.0]), q[2])
     d = jnp.array([q[0], q[1], 0.0])
     return R, d, _moving(R)[np.array([0, 1, 5])]
 
@@ -396,12 +396,12 @@ def frames(tree: Tree, q: Configuration) -> Float[Array, "N 4 4"]:
     return jnp.pad(top, ((0, 0), (0, 1), (0, 0))) + np.diag([0.0, 0.0, 0.0, 1.0])[None]
 
 
-def frame(tree: Tree, q: Configuration, body: int) -> Float[Array, "4 4"]:
+def frame(tree: Tree, q: AnyConfiguration, body: int) -> Float[Array, "4 4"]:
     """The frame of one body in the world; -1 is the world."""
     path = tree.layout.path_of(body)
     if not path.size:
         return jnp.eye(4)
-    along = frames(tree, q)[path]
+    along = frames(tree, jnp.asarray(q))[path]
     return jax.lax.scan(lambda pose, H: (pose @ H, None), along[0], along[1:])[0]  # (1)
 
 

@@ -39,7 +39,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from nsdyn._types import Configuration, Matrix, Params, Scalar, Time, Velocity
+from nsdyn._types import (
+    AnyConfiguration,
+    AnyVelocity,
+    Configuration,
+    Matrix,
+    Params,
+    Scalar,
+    Time,
+    Velocity,
+)
 from nsdyn.mechanics.system import System
 from nsdyn.multibody.chain import CROSS, EPSILON, SKEW
 from nsdyn.multibody.tree import Layout, Tree, frames, joints, kinematics
@@ -181,10 +190,10 @@ def momenta(tree: Tree, q: Configuration, v: Velocity) -> Velocity:
     return _momenta(tree, spatial(tree, q), v)[1] + tree.rotor * v
 
 
-def world_momentum(tree: Tree, q: Configuration, v: Velocity) -> Float[Array, " 6"]:
+def world_momentum(tree: Tree, q: AnyConfiguration, v: AnyVelocity) -> Float[Array, " 6"]:
     """The linear momentum of the bodies, and their angular momentum about the origin of the
     world."""
-    return _momenta(tree, spatial(tree, q), v)[0]
+    return _momenta(tree, spatial(tree, jnp.asarray(q)), jnp.asarray(v))[0]
 
 
 def mass_matrix(tree: Tree, q: Configuration) -> Matrix:
@@ -311,10 +320,12 @@ def tree_system(tree: Tree, motor: Callable | None = None) -> System:
 
     motor: motor(q, v, t, p) -> one force for each velocity, added to all others.
     """
-    parts: dict[str, Callable] = {"mass": mass, "potential": potential}
-    parts["force"] = force if motor is None else Driven(motor)
-    if tree.nv > SHORT:
-        parts |= {"solve": solve, "momentum": momentum}
-    if tree.layout.has_quaternions:
-        parts["kinematics"] = rate
-    return System(**parts)
+    large = tree.nv > SHORT
+    return System(
+        mass=mass,
+        force=force if motor is None else Driven(motor),
+        potential=potential,
+        solve=solve if large else None,
+        momentum=momentum if large else None,
+        kinematics=rate if tree.layout.has_quaternions else None,
+    )
