@@ -1,10 +1,12 @@
-"""Chains from URDF files: your own robot as a problem.
+"""Robots from URDF files: your own robot as a problem.
 
     problem = problems.from_urdf("arm.urdf", tip="tool", locks=((0.1, "elbow"),))
+    problem = problems.from_urdf("dog.urdf", floating=True)
 
-The chain is the path from the base link to the tip link; both may be omitted if the tree does not
-branch. The base is fixed; its frame is the world. Fixed joints are merged: if a link has the frame
-H = (R, r) in the moving link that carries it, its body in the frame of that link is
+Robots that branch are trees, see `nsdyn.problems.urdf_tree`. A chain is the path from the base link
+to the tip link; both may be omitted if nothing branches. The base is fixed; its frame is the world.
+Fixed joints are merged: if a link has the frame H = (R, r) in the moving link that carries it, its
+body in the frame of that link is
 
     c' = R c + r,   I' = R I^C R^T                                                               (1)
 
@@ -33,7 +35,19 @@ from nsdyn.errors import ProblemError, unknown
 from nsdyn.multibody.chain import EARTH, Chain
 from nsdyn.multibody.chain_dynamics import chain_system
 from nsdyn.problems.serial_chain import constraints
-from nsdyn.problems.urdf_file import REFUSED, SLIDES, Body, Joint, Tree, check_body, read_tree
+from nsdyn.problems.urdf_file import (
+    REFUSED,
+    SLIDES,
+    Body,
+    Joint,
+    Links,
+    check_body,
+    merged,
+    read_links,
+)
+from nsdyn.problems.urdf_tree import Robot as TreeRobot
+from nsdyn.problems.urdf_tree import problem as tree_problem
+from nsdyn.problems.urdf_tree import robot as tree_robot
 
 
 class Robot(NamedTuple):
@@ -78,19 +92,37 @@ def from_urdf(
     q0: Numbers | None = None,
     v0: Numbers | None = None,
     t_end: float = 1.0,
+    floating: bool = False,
 ) -> nsdyn.Problem:
-    """The robot of a URDF file between two links; locks=((time, joint), ...) in ascending order,
-    joints by name or number.
+    """The robot of a URDF file; locks=((time, joint), ...) in ascending order, joints by name, or
+    coordinates by number.
 
-    The motion starts at rest at zero, or at the nearest position within the limits. params: chain,
-    torque (joint forces, zero), tip (in the frame of the last link), locks (the times). `read`
-    returns names and limits.
+    With a tip, or if nothing branches, the chain between two links; else the whole tree beyond the
+    base. floating=True: the base is a free body instead of the world, q begins with its position
+    and quaternion. The motion starts at rest at zero, or at the nearest position within the limits.
+
+    params: chain or tree, torque (joint forces, zero), locks (the times); of a chain tip (in the
+    frame of the last link), of a tree closures (the numbers of joints that mimic others). `read`
+    and `read_robot` return names and limits.
     """
+    if tip is None and (floating or not _is_chain(path, base)):
+        whole = read_robot(path, base, floating, gravity)
+        at = {name: whole.tree.q_of(name).start for name in whole.tree.names}
+        with _naming(path):
+            times, joints = _locks(at, whole.tree.nq, locks)
+            q0 = _start(whole.coordinates, whole, q0)
+        return tree_problem(whole, zip(times, joints, strict=True), q0, v0, t_end)
+    if floating:
+        raise ProblemError(
+            f"from_urdf({str(path)!r}): floating: expected False with a tip, found True; a chain "
+            "has a fixed base, leave out the tip"
+        )
     robot = read(path, base, tip)
-    with _naming(path):
-        times, joints = _locks(robot, locks)
-        q0 = _start(robot, q0)
     n = len(robot.joints)
+    with _naming(path):
+        at = {name: i for i, name in enumerate(robot.joints)}
+        times, joints = _locks(at, n, locks)
+        q0 = _start(robot.joints, robot, q0)
     params = {
         "chain": robot.chain(gravity),
         "torque": jnp.zeros(n),
@@ -109,11 +141,35 @@ def from_urdf(
     )
 
 
+def _is_chain(path: str | Path, base: str | None) -> bool:
+    """Whether nothing branches or mimics another joint beyond the base."""
+    with _naming(path):
+        links = read_links(path)
+        link = links.known(base)
+    while after := links.children(link):
+        if len(after) > 1 or after[0].mimics is not None:
+            return False
+        link = after[0].child
+    return True
+
+
+def read_robot(
+    path: str | Path,
+    base: str | None = None,
+    floating: bool = False,
+    gravity: Numbers = EARTH,
+) -> TreeRobot:
+    """The tree beyond a link of a URDF file."""
+    with _naming(path):
+        links = read_links(path)
+        return tree_robot(links, links.known(base), floating, gravity)
+
+
 def read(path: str | Path, base: str | None = None, tip: str | None = None) -> Robot:
     """The chain between two links of a URDF file."""
     with _naming(path):
-        tree = read_tree(path)
-        base = tree.root() if base is None else base
+        tree = read_links(path)
+        base = tree.known(base)
         way = tree.path(base, tree.only_leaf(base) if tip is None else tip)
         frames, tip_frame = _merged_frames(way)
         moving = [joint for joint in way if joint.moves]
@@ -173,17 +229,14 @@ def _merged_frames(way: list[Joint]) -> tuple[np.ndarray, np.ndarray]:
     return np.array(frames), here
 
 
-def _carried(tree: Tree, joint: Joint, moving: set[str]) -> Body:
+def _carried(tree: Links, joint: Joint, moving: set[str]) -> Body:
     """The body that a joint moves, with all links welded to it."""
     found: list[Body] = []
     waiting = [(joint.child, np.eye(4))]
     while waiting:
         link, frame = waiting.pop()
-        R = frame[:3, :3]
-        r = frame[:3, 3]
         if (own := tree.links[link]) is not None:
-            check_body(link, own)
-            found.append(Body(own.mass, R @ own.com + r, R @ own.inertia @ R.T))  # (1)
+            found.append(own.seen_from(frame))  # (1)
         for other in tree.children(link):
             if other.kind in REFUSED:
                 raise ProblemError(
@@ -202,32 +255,24 @@ def _carried(tree: Tree, joint: Joint, moving: set[str]) -> Body:
             f"link {joint.child!r}: expected <inertial>, as joint {joint.name!r} moves it, found "
             "none"
         )
-    return merged(found)
-
-
-def merged(bodies: list[Body]) -> Body:
-    mass = sum(body.mass for body in bodies)
-    com = sum((body.mass * body.com for body in bodies), np.zeros(3)) / mass
-    inertia = np.zeros((3, 3))
-    for body in bodies:
-        d = body.com - com
-        inertia += body.inertia + body.mass * (d @ d * np.eye(3) - np.outer(d, d))  # (2)
-    return Body(mass, com, inertia)
+    whole = merged(found)  # (2)
+    check_body(joint.child, whole)
+    return whole
 
 
 def _locks(
-    robot: Robot, locks: Iterable[tuple[float, str | int]]
+    at: dict[str, int], count: int, locks: Iterable[tuple[float, str | int]]
 ) -> tuple[list[float], tuple[int, ...]]:
+    """Times and coordinates, from the coordinate of each joint and the number of coordinates."""
     times = []
     joints = []
     for time, joint in locks:
-        index = robot.joints.index(joint) if joint in robot.joints else joint
+        index = at.get(joint, joint) if isinstance(joint, str) else joint
         if isinstance(index, str):
-            raise unknown("locks: joint", index, robot.joints)
-        if not 0 <= index < len(robot.joints):
+            raise unknown("locks: joint", index, at)
+        if not 0 <= index < count:
             raise ProblemError(
-                f"locks: expected joints 0 ... {len(robot.joints) - 1} or their names, found "
-                f"{index}"
+                f"locks: expected joints 0 ... {count - 1} or their names, found {index}"
             )
         times.append(float(time))
         joints.append(int(index))
@@ -235,15 +280,16 @@ def _locks(
     return times, tuple(joints)
 
 
-def _start(robot: Robot, q0: Numbers | None) -> np.ndarray:
+def _start(names: tuple[str, ...], robot: Robot | TreeRobot, q0: Numbers | None) -> np.ndarray:
+    """q0, or where the limits let the robot start; `names` has one name for each coordinate."""
     if q0 is None:
         return robot.rest
     q = np.asarray(q0, float)
     if q.shape != robot.rest.shape:
         raise ProblemError(
-            f"q0: expected one number for each of {', '.join(robot.joints)}, found shape {q.shape}"
+            f"q0: expected one number for each of {', '.join(names)}, found shape {q.shape}"
         )
-    for name, value, low, high in zip(robot.joints, q, robot.lower, robot.upper, strict=True):
+    for name, value, low, high in zip(names, q, robot.lower, robot.upper, strict=True):
         if not low <= value <= high:
             raise ProblemError(
                 f"q0: joint {name!r}: expected a value in [{low:g}, {high:g}], found {value:g}"

@@ -42,6 +42,11 @@ class Body(NamedTuple):
     com: np.ndarray
     inertia: np.ndarray
 
+    def seen_from(self, frame: np.ndarray) -> "Body":
+        """The same body, from where its own axes have this frame (4, 4)."""
+        R = frame[:3, :3]
+        return Body(self.mass, R @ self.com + frame[:3, 3], R @ self.inertia @ R.T)
+
 
 @dataclass(frozen=True)
 class Joint:
@@ -59,6 +64,8 @@ class Joint:
     speed: float
     effort: float
     mimics: str | None
+    multiplier: float
+    offset: float
 
     @property
     def moves(self) -> bool:
@@ -80,7 +87,7 @@ class Joint:
 
 
 @dataclass(frozen=True)
-class Tree:
+class Links:
     """All links and joints of a file; a link without inertia has no body."""
 
     name: str
@@ -93,6 +100,12 @@ class Tree:
     def root(self) -> str:
         child = {joint.child for joint in self.joints.values()}
         return next(link for link in self.links if link not in child)
+
+    def known(self, base: str | None) -> str:
+        """The base link, by default the root."""
+        if base is not None and base not in self.links:
+            raise unknown("base link", base, self.links)
+        return self.root() if base is None else base
 
     def only_leaf(self, link: str) -> str:
         """The end of the tree beyond a link; the tree must not branch."""
@@ -132,7 +145,7 @@ class Tree:
 # From the file to the tree
 
 
-def read_tree(path: str | Path) -> Tree:
+def read_links(path: str | Path) -> Links:
     try:
         text = Path(path).read_bytes()
     except OSError as error:
@@ -145,7 +158,7 @@ def read_tree(path: str | Path) -> Tree:
     if not links:
         raise ProblemError("robot: expected at least one <link>, found none")
     _check_tree(links, joints)
-    return Tree(robot.get("name", "robot"), links, joints)
+    return Links(robot.get("name", "robot"), links, joints)
 
 
 def _parsed(text: bytes) -> Element:
@@ -244,10 +257,27 @@ def _body(link: Element) -> Body | None:
     xx, xy, xz, yy, yz, zz = (
         _numbers(where, parts["inertia"], f"i{k}")[0] for k in ("xx", "xy", "xz", "yy", "yz", "zz")
     )
+    mass = _numbers(where, parts["mass"], "value")[0]
+    if mass < 0:
+        raise ProblemError(f"link {link.get('name')!r}: expected a positive mass, found {mass:g}")
+    if not any((mass, xx, xy, xz, yy, yz, zz)):
+        return None  # a frame, not a body
     frame = _origin(where, inertial)
     own = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     R = frame[:3, :3]
-    return Body(_numbers(where, parts["mass"], "value")[0], frame[:3, 3], R @ own @ R.T)
+    return Body(mass, frame[:3, 3], R @ own @ R.T)
+
+
+def merged(bodies: list[Body]) -> Body:
+    """Bodies that move together as one: (2) of `nsdyn.problems.urdf`."""
+    mass = sum(body.mass for body in bodies)
+    moment = sum((body.mass * body.com for body in bodies), np.zeros(3))
+    com = moment / mass if mass else moment
+    inertia = np.zeros((3, 3))
+    for body in bodies:
+        d = body.com - com
+        inertia += body.inertia + body.mass * (d @ d * np.eye(3) - np.outer(d, d))  # (2)
+    return Body(mass, com, inertia)
 
 
 def check_body(link: str, body: Body) -> None:
@@ -284,12 +314,14 @@ def _joint(element: Element) -> Joint:
         parent=_link_of(where, element, "parent"),
         child=_link_of(where, element, "child"),
         frame=_origin(where, element),
-        axis=_axis(where, element.find("axis")),
+        axis=_axis(where, None if kind in FIXED else element.find("axis")),
         lower=lower,
         upper=upper,
         speed=speed,
         effort=effort,
         mimics=None if mimic is None else mimic.get("joint", ""),
+        multiplier=1.0 if mimic is None else _numbers(where, mimic, "multiplier", 1, 1.0)[0],
+        offset=0.0 if mimic is None else _numbers(where, mimic, "offset", 1, 0.0)[0],
     )
 
 

@@ -12,7 +12,7 @@ from mechanisms import run
 from nsdyn import laws, problems
 from nsdyn.errors import ProblemError
 from nsdyn.integrators import RK4, EventDriven
-from nsdyn.multibody import chain_dynamics
+from nsdyn.multibody import chain_dynamics, tree_dynamics
 from nsdyn.multibody.chain import tip
 from nsdyn.problems.urdf import read
 
@@ -196,8 +196,8 @@ TENSOR = '<mass value="1"/><inertia ixx="{}" ixy="0" ixz="0" iyy="1" iyz="0" izz
         ),
         (
             robot(A, B, C, AB, joint("ac", "a", "c")),
-            {},
-            "link 'a': expected a chain, found a branch into",
+            {"tip": "b", "floating": True},
+            "floating: expected False with a tip",
         ),
         (
             robot(A, B, C, AB, joint("ac", "a", "c")),
@@ -242,8 +242,23 @@ TENSOR = '<mass value="1"/><inertia ixx="{}" ixy="0" ixz="0" iyy="1" iyz="0" izz
         ),
         (
             robot(A, B, joint("ab", "a", "b", inside=LIMIT + '<mimic joint="x"/>')),
-            {},
+            {"tip": "b"},
             "joint 'ab': expected an independent joint",
+        ),
+        (
+            robot(A, B, joint("ab", "a", "b", inside=LIMIT + '<mimic joint="x"/>')),
+            {},
+            "joint 'ab': expected <mimic> of another moving joint, found 'x'",
+        ),
+        (
+            robot(A, B, link("c", ""), AB, joint("ac", "a", "c")),
+            {},
+            "link 'c': expected <inertial>, as joint 'ac' moves it",
+        ),
+        (
+            robot(A, B, C, AB, joint("ac", "a", "c")),
+            {"q0": [0.0]},
+            "q0: expected one number for each of ab, ac, found shape (1,)",
         ),
         (
             robot(A, B, C, AB, joint("bc", "b", "c", inside=LIMIT + '<mimic joint="ab"/>')),
@@ -310,3 +325,82 @@ def test_what_is_wrong_is_named(tmp_path, text, arguments, expected):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ProblemError, match=r"nowhere\.urdf.*expected a readable URDF file"):
         problems.from_urdf(tmp_path / "nowhere.urdf")
+
+
+# Trees.
+
+TOOL = '<mass value="0.2"/><inertia ixx="-1e-6" ixy="0" ixz="0" iyy="0" iyz="0" izz="0"/>'
+BOUNDS = '<limit lower="-1" upper="1" effort="1" velocity="1"/>'
+MIMIC = BOUNDS + '<mimic joint="left" multiplier="-0.5" offset="0.1"/>'
+SHIFTED = '<origin xyz="0.1 0.2 0.3" rpy="0.3 -0.2 0.5"/>'
+HAND = robot(
+    link("torso"),
+    link("arm"),
+    link("knuckle", ""),
+    link("left finger"),
+    link("right finger"),
+    link("camera", TOOL),
+    joint("shoulder", "torso", "arm", inside=SHIFTED + BOUNDS + '<axis xyz="0 1 0"/>'),
+    joint("wrist", "arm", "knuckle", inside=SHIFTED + BOUNDS + '<axis xyz="0 0 1"/>'),
+    joint("left", "knuckle", "left finger", "prismatic", inside=SHIFTED + BOUNDS),
+    joint("right", "knuckle", "right finger", inside=MIMIC),
+    joint("eye", "arm", "camera", "fixed", inside=SHIFTED + '<axis xyz="0 0 0"/>'),
+)
+
+
+@jax.jit
+def tree_evaluated(tree, q, v):
+    M, bias = tree_dynamics.mass_matrix(tree, q), tree_dynamics.bias(tree, q, v)
+    return M, bias, tree_dynamics.accelerations(tree, q, v)
+
+
+@pytest.mark.parametrize("floating", [False, True])
+def test_a_tree_is_what_pin_reads(tmp_path, floating):
+    """A branch, a link without mass between two joints, and a camera with an impossible tensor that
+    is fixed to an arm."""
+    path = tmp_path / "hand.urdf"
+    path.write_text(HAND)
+    problem = problems.from_urdf(path, floating=floating)
+    tree = problem.params["tree"]
+    base = [pinocchio.JointModelFreeFlyer()] if floating else []
+    plain = HAND.replace(MIMIC, BOUNDS)  # `pin` would remove the joint
+    model = pinocchio.buildModelFromXML(plain, *base)
+    data = model.createData()
+    names = ("shoulder", "wrist", "left", "right")
+    at = [tree.v_of(name).start for name in names]
+    theirs = [model.joints[model.getJointId(name)].idx_v for name in names]
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        q, v = np.array(problem.q0), np.zeros(tree.nv)
+        q[-4:], v[at] = rng.normal(size=(2, 4))
+        M, bias, a = tree_evaluated(tree, q, v)
+        full, rates = pinocchio.neutral(model), np.zeros(model.nv)
+        full[-4:] = q[-4:]
+        rates[theirs] = v[at]
+        mass = np.triu(pinocchio.crba(model, data, full))
+        mass = (mass + np.triu(mass, 1).T)[np.ix_(theirs, theirs)]
+        close(M[np.ix_(at, at)], mass)
+        close(bias[np.array(at)], pinocchio.rnea(model, data, full, rates, 0 * rates)[theirs])
+        close(a[np.array(at)], pinocchio.aba(model, data, full, rates, 0 * rates)[theirs], 1e-9)
+
+
+def test_a_joint_that_mimics_another_follows_it(tmp_path):
+    path = tmp_path / "hand.urdf"
+    path.write_text(HAND)
+    problem = problems.from_urdf(path, locks=((0.05, "wrist"),), t_end=0.1)
+    left, right = (problem.params["tree"].q_of(name).start for name in ("left", "right"))
+    assert problem.q0[right] == 0.1
+    out = run(problem, EventDriven(RK4()), step=0.01)
+    q = np.asarray(out.q)
+    assert np.abs(q[:, right] + 0.5 * q[:, left] - 0.1).max() < 1e-12
+    assert np.abs(q[-1, left]) > 1e-3
+    wrist = problem.params["tree"].q_of("wrist").start
+    assert np.abs(np.asarray(out.v)[-1, wrist]) < 1e-12
+
+
+def test_a_chain_from_a_robot_that_branches_needs_a_tip(tmp_path):
+    path = tmp_path / "hand.urdf"
+    path.write_text(HAND)
+    with pytest.raises(ProblemError, match="expected a chain, found a branch into"):
+        read(path)
+    assert read(path, tip="arm").joints == ("shoulder",)

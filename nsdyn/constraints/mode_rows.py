@@ -10,6 +10,8 @@ statically:
 - padded: the rows of the mode are selected by the traced mode and padded to the largest mode.
 """
 
+import inspect
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -37,13 +39,14 @@ from nsdyn.errors import ProblemError
 
 class Lock(eqx.Module):
     """One held quantity: the coordinate with the index `target`, or the function target(q, p) ->
-    scalar or (k,)."""
+    scalar or (k,); the rows are its difference from the held value."""
 
     target: int | Callable = eqx.field(static=True)
+    difference: Callable = eqx.field(static=True, default=operator.sub)
 
     @property
     def linear(self) -> bool:
-        return not callable(self.target)
+        return not callable(self.target) and self.difference is operator.sub
 
     def value(self, q: AnyConfiguration, p: Params) -> AnyArray:
         if callable(self.target):
@@ -58,13 +61,15 @@ class Lock(eqx.Module):
         return f"lock({label(self.target) if callable(self.target) else self.target})"
 
 
-def lock(*targets: int | Callable) -> tuple[Lock, ...]:
+def lock(*targets: int | Callable, difference: Callable = operator.sub) -> tuple[Lock, ...]:
     """Hold coordinates or functions at the values they have when the stage or mode begins. For the
     modes of `Switching` and the stages of `Scheduled`.
 
     targets: indices of coordinates, or functions f(q, p) -> scalar or (k,). A vector-valued
         function is held in all its k components, so `lock(f)` stands for k rows
         f(q, p) - f(q, p at the mode change) = 0.
+    difference: difference(value, held) -> (m,), the rows for a quantity that is not a vector, such
+        as an attitude; by default value - held.
     """
     if not targets:
         raise ProblemError("lock(): expected at least one coordinate index or function c(q, p)")
@@ -75,7 +80,14 @@ def lock(*targets: int | Callable) -> tuple[Lock, ...]:
             raise ProblemError(
                 f"lock({target!r}): expected a coordinate index or a function c(q, p)"
             )
-    return tuple(Lock(target if callable(target) else int(target)) for target in targets)
+    if not accepts_positional(difference, 2):
+        raise ProblemError(
+            "lock(difference=...): expected a function of (value, held), found the signature "
+            f"{inspect.signature(difference)}"
+        )
+    return tuple(
+        Lock(target if callable(target) else int(target), difference) for target in targets
+    )
 
 
 def flatten(mode: Any, owner: str) -> tuple:
@@ -126,7 +138,7 @@ class ModeRows(eqx.Module):
 
     def _value(self, item: Any, q: AnyConfiguration, t: AnyTime, p: Params, held: Held) -> Array:
         if isinstance(item, Lock):
-            return item.value(q, p) - held[self.locks.index(item)]
+            return item.difference(item.value(q, p), held[self.locks.index(item)])
         return jnp.ravel(item(q, t, p))
 
     def sizes(self, q: AnyConfiguration, t: AnyTime, p: Params) -> dict:

@@ -1,4 +1,26 @@
-"""Bodies and joints: chains of rigid bodies, their O(N) dynamics and impulses.
+"""Bodies and joints: chains and trees of rigid bodies, their O(N) dynamics, impulses, and closures
+between bodies.
 
-May import: numerics, mechanics.
+`Bodies` builds a mechanism by names; `Tree` and `tree_system` take arrays.
+
+May import: numerics, mechanics, constraints, problem.
 """
+
+from nsdyn.multibody.bodies import Bodies, about
+from nsdyn.multibody.closures import Connect, Couple, PoseDifference, RelativePose, Weld
+from nsdyn.multibody.tree import Tree, frame
+from nsdyn.multibody.tree_dynamics import tree_system, world_momentum
+
+__all__ = [
+    "Bodies",
+    "Connect",
+    "Couple",
+    "PoseDifference",
+    "RelativePose",
+    "Tree",
+    "Weld",
+    "about",
+    "frame",
+    "tree_system",
+    "world_momentum",
+]

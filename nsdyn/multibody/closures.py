@@ -1,0 +1,159 @@
+"""Closures: what holds two bodies of a tree together beside its joints. Each is a function of rows
+g(q, t, p), for `Fixed`, `Scheduled`, `Switching`, `Contact` and `Transitions`.
+
+With the frames (R_a, r_a) and (R_b, r_b) in the world of two frames fixed to the bodies a and b,
+
+    connect   r_b - r_a                                                                        (1)
+    weld      (R_a^T (r_b - r_a);  vee(R_a^T R_b))                                             (2)
+    couple    q_i - ratio q_j - offset                                                         (3)
+
+where vee(R) is the vector of the skew part of R. The rows (2) are as many as the motions they
+forbid, and well conditioned where they hold: their rate is the relative twist. A pose
+that is held is not given but found when the mode begins, R_0 and d_0; then the rows are
+
+    (R_a^T (r_b - r_a) - d_0;  vee(R_0^T R_a^T R_b))                                           (4)
+
+so the relative rotation may be any; a difference of three angles could be singular there.
+
+The numbers are in params["closures"], under the name of the closure: frames "a" and "b" (4, 4) for
+connect and weld, "ratio" and "offset" for couple.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from nsdyn._types import AnyTime, Configuration, Params, Rows
+from nsdyn.multibody.tree import Tree, frame
+
+SPACE = (0, 1, 2, 3, 4, 5)  # the rows of a weld
+PLANE = (0, 1, 5)
+
+
+class Connect(eqx.Module):
+    """A point of body a coincides with a point of body b.
+
+    a, b: the numbers of the bodies, -1 for the world.
+    name: where its numbers are in params["closures"].
+    axes: the axes of the world along which this holds, (0, 1) in a planar mechanism.
+    """
+
+    a: int = eqx.field(static=True)
+    b: int = eqx.field(static=True)
+    name: str = eqx.field(static=True)
+    axes: tuple[int, ...] = eqx.field(static=True, default=(0, 1, 2))
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def __call__(self, q: Configuration, t: AnyTime, p: Params) -> Rows:
+        first, second = _fixed_frames(self, q, p)
+        return (second[:3, 3] - first[:3, 3])[jnp.array(self.axes)]  # (1)
+
+
+class Weld(eqx.Module):
+    """Body b has a given pose in body a.
+
+    a, b, name: as in `Connect`.
+    rows: which rows of (2), (0, 1, 5) in a planar mechanism.
+    """
+
+    a: int = eqx.field(static=True)
+    b: int = eqx.field(static=True)
+    name: str = eqx.field(static=True)
+    rows: tuple[int, ...] = eqx.field(static=True, default=SPACE)
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def __call__(self, q: Configuration, t: AnyTime, p: Params) -> Rows:
+        d, R = _relative(*_fixed_frames(self, q, p))
+        return jnp.concatenate([d, vee(R)])[jnp.array(self.rows)]  # (2)
+
+
+class RelativePose(eqx.Module):
+    """The pose of body b in body a as 12 numbers, for `lock(pose, difference=PoseDifference())`.
+
+    a, b: as in `Connect`.
+    name: for messages.
+    """
+
+    a: int = eqx.field(static=True)
+    b: int = eqx.field(static=True)
+    name: str = eqx.field(static=True)
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def __call__(self, q: Configuration, p: Params) -> Float[Array, " 12"]:
+        d, R = _relative(frame(p["tree"], q, self.a), frame(p["tree"], q, self.b))
+        return jnp.concatenate([d, R.ravel()])
+
+
+class PoseDifference(eqx.Module):
+    """The rows (4) for a pose and the one that is held.
+
+    rows: which of them, (0, 1, 5) in a planar mechanism.
+    """
+
+    rows: tuple[int, ...] = eqx.field(static=True, default=SPACE)
+
+    def __call__(self, pose: Float[Array, " 12"], held: Float[Array, " 12"]) -> Rows:
+        turned = held[3:].reshape(3, 3).T @ pose[3:].reshape(3, 3)
+        return jnp.concatenate([pose[:3] - held[:3], vee(turned)])[jnp.array(self.rows)]  # (4)
+
+
+class Couple(eqx.Module):
+    """One coordinate follows another: a gear, or a joint that mimics another.
+
+    i, j: the numbers of the coordinates.
+    name: as in `Connect`.
+    """
+
+    i: int = eqx.field(static=True)
+    j: int = eqx.field(static=True)
+    name: str = eqx.field(static=True)
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def __call__(self, q: Configuration, t: AnyTime, p: Params) -> Rows:
+        own = p["closures"][self.name]
+        return (q[self.i] - own["ratio"] * q[self.j] - own["offset"])[None]  # (3)
+
+
+class Together(eqx.Module):
+    """The rows of several closures, one after the other.
+
+    closures: functions g(q, t, p).
+    """
+
+    closures: tuple[Callable, ...] = eqx.field(static=True)
+
+    def __call__(self, q: Configuration, t: AnyTime, p: Params) -> Rows:
+        return jnp.concatenate([closure(q, t, p) for closure in self.closures])
+
+
+def vee(R: Float[Array, "3 3"]) -> Float[Array, " 3"]:
+    """The vector of the skew part of a matrix."""
+    return 0.5 * jnp.stack([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]])
+
+
+def _fixed_frames(closure: Connect | Weld, q: Configuration, p: Params) -> tuple[Array, Array]:
+    tree: Tree = p["tree"]
+    own = p["closures"][closure.name]
+    return frame(tree, q, closure.a) @ own["a"], frame(tree, q, closure.b) @ own["b"]
+
+
+def _relative(
+    first: Float[Array, "4 4"], second: Float[Array, "4 4"]
+) -> tuple[Float[Array, " 3"], Float[Array, "3 3"]]:
+    """The place and the rotation of the second frame in the first."""
+    R = first[:3, :3].T
+    return R @ (second[:3, 3] - first[:3, 3]), R @ second[:3, :3]
