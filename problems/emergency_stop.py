@@ -141,7 +141,6 @@ def emergency_stop(
         hold=hold,
         mode0=np.full(chain.n, FREE),
         rows_independent=True,
-        drifts=False,
     )
     q0, v0 = (params["ratio"] * each(name, x) for name, x in (("angles", angles), ("rates", rates)))
     return nsdyn.Problem("emergency_stop", SYSTEM, brakes, q0=q0, v0=v0, t_end=t_end, params=params)

@@ -60,8 +60,6 @@ class Transitions(AbstractConstraint):
     guards_use_lam: whether a guard uses the multipliers lam. False saves time.
     rows_independent: whether it is certain that rows that are live together never depend on each
         other and never vanish, such as locks of different coordinates. True saves time.
-    drifts: whether integrating the accelerations leaves an error in the rows. False, if the rows
-        are linear in q with constant coefficients, saves the projection.
     """
 
     rows_argument: ClassVar[str] = "(rows=...)"
@@ -75,7 +73,6 @@ class Transitions(AbstractConstraint):
     persists_of: Callable | None = eqx.field(static=True)
     guards_read_lam: bool = eqx.field(static=True)
     always_independent: bool = eqx.field(static=True)
-    leaves_errors: bool = eqx.field(static=True)
     mode0: Any
 
     def __init__(
@@ -89,7 +86,6 @@ class Transitions(AbstractConstraint):
         persists: Callable | None = None,
         guards_use_lam: bool = True,
         rows_independent: bool = False,
-        drifts: bool = True,
     ) -> None:
         require_function("Transitions", "rows", rows, 5, "rows(q, t, p, mode, held) -> (m,)")
         require_function(
@@ -111,7 +107,6 @@ class Transitions(AbstractConstraint):
         self.persists_of = persists
         self.guards_read_lam = bool(guards_use_lam)
         self.always_independent = bool(rows_independent)
-        self.leaves_errors = bool(drifts)
         self.mode0 = jnp.asarray(mode0, int)
         if not isinstance(self.mode0, jax.core.Tracer) and np.any(np.asarray(self.mode0) < 0):
             found = np.asarray(self.mode0).tolist()
@@ -156,10 +151,6 @@ class Transitions(AbstractConstraint):
     @property
     def rows_independent(self) -> bool:
         return self.always_independent
-
-    @property
-    def drifts(self) -> bool:
-        return self.leaves_errors
 
     def persists(
         self, q: Configuration, t: Time, p: Params, mode_before: Mode, mode_after: Mode

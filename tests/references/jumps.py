@@ -185,8 +185,8 @@ def restitution(change: Change, e):
 
 def zero_velocity(change: Change):
     rows = Rows(change.G_after)
-    wrong = rows.beta(times(change.G_after, change.v) + change.gt)
     pushed = change.v + change.velocity(change.pushed - change.w)
+    wrong = rows.beta(times(change.G_after, pushed) + change.gt)
     return pushed - np.sum(rows.b * wrong[:, :, None], axis=1)
 
 
