@@ -63,9 +63,8 @@ def test_three_r_pendulum_with_both_locks():
     assert np.abs(found.q[-1] - q).max() < 1e-9 and np.abs(found.v[-1] - v).max() < 1e-9
 
 
-@pytest.mark.parametrize(
-    "mode", [pytest.param(jax.jacfwd, marks=pytest.mark.slow), jax.jacrev], ids=["fwd", "rev"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev], ids=["fwd", "rev"])
 def test_derivatives_by_replay_of_the_accepted_steps(mode):
     """Against differences; the event time depends on v0."""
     integrator = method(5, 1e-9, max_steps=64)
@@ -174,6 +173,7 @@ def test_other_times_of_samples_compile_nothing(monkeypatch):
     assert np.abs(many.q[at] - few.q).max() < 1e-5
 
 
+@pytest.mark.slow
 def test_samples_of_a_batch_and_of_a_pure_run():
     options = {"step": 0.5, "integrator": method(5, 1e-8), "save_at": TIMES}
     alone = nsdyn.simulate(pegged_swing(), **options)

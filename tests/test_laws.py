@@ -289,6 +289,7 @@ def test_a_row_that_stays_may_be_driven_at_another_rate():
         assert np.abs(out.Lam - np.array([1.0, 2.0]) / (5 * K)).max() < 1e-14, form
 
 
+@pytest.mark.slow
 def test_forms_are_differentiable_where_rows_depend_on_each_other():
     M, J1, J, v, U = random_switch(7)
     before = jnp.vstack([J1, J1[:1] - 2 * J1[1:]])

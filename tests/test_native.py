@@ -420,7 +420,9 @@ def agree(a, b, tolerance=1e-9):
     np.testing.assert_allclose(a.events.Lam, b.events.Lam, rtol=1e-7, atol=1e-9, equal_nan=True)
 
 
-@pytest.mark.parametrize("integrator", [EventDriven(RK4()), NSGA()], ids=["RK4", "NSGA"])
+@pytest.mark.parametrize(
+    "integrator", [EventDriven(RK4()), pytest.param(NSGA(), marks=pytest.mark.slow)], ids=repr
+)
 def test_a_run_is_the_same(integrator):
     agree(*both(lambda: nsdyn.simulate(problems.three_r_pendulum(), integrator, step=2e-3)))
 

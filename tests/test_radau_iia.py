@@ -180,6 +180,7 @@ def test_a_stiff_mechanism_with_a_constraint():
 # Other mechanisms
 
 
+@pytest.mark.slow
 def test_contacts_quasi_velocities_and_rolling():
     """Each against what is known of it."""
     bounce = run(ball(), method(1e-9), step=0.5, law=laws.Restitution(0.5))

@@ -148,6 +148,7 @@ def test_wrong_times(times, words):
         nsdyn.simulate(pegged_swing(), METHOD, step=0.01, save_at=[0.1], save_every=2)
 
 
+@pytest.mark.slow
 def test_samples_are_differentiable():
     """On both sides of the event, whose time moves with the parameters, and inside its step."""
 

@@ -291,6 +291,7 @@ def test_a_run_through_a_singular_switch_warns(bend, warns):
         assert "t = 0.1" in str(found[0].message)
 
 
+@pytest.mark.slow
 def test_a_sweep_through_a_singular_switch_warns():
     hold = nsdyn.Scheduled(times=(0.1,), stages=(None, nsdyn.lock(reach)))
     problem = nsdyn.Problem("arm", ARM, hold, q0=[0.3, 0.4], v0=[1.0, 0.0], t_end=0.2)
