@@ -119,7 +119,9 @@ def _inwards(step: Callable, shape: tuple, parents: np.ndarray, xs: Any) -> tupl
 
 
 def _at(a: Array, i: Array) -> Array:
-    return jax.lax.dynamic_index_in_dim(a, i, 0, keepdims=False)
+    """a[i]. The barrier keeps the compiler from joining it with the update of another entry, for
+    which it would copy the whole array in every turn of the loop."""
+    return jax.lax.optimization_barrier(jax.lax.dynamic_index_in_dim(a, i, 0, keepdims=False))
 
 
 def joint_twists(layout: Layout, S: Float[Array, "nv 6"], v: Velocity) -> Float[Array, "N 6"]:
