@@ -563,3 +563,25 @@ def test_guards_do_not_start_negative():
     assert check_start(particle(press)).ok
     lifted = System(mass, lambda q, v, t, p: jnp.array([0.0, 2.0]))
     refused(particle(press, system=lifted), "guard 0 = -2")
+
+
+def test_a_start_is_checked_once_for_the_same_numbers(monkeypatch):
+    from nsdyn.checks import problem_check
+    from nsdyn.driver import single_run
+
+    seen = []
+    check_start = problem_check.check_start
+    monkeypatch.setattr(single_run, "_checked", type(single_run._checked)())
+    monkeypatch.setattr(
+        problem_check, "check_start", lambda problem: seen.append(check_start(problem))
+    )
+    run = lambda **other: nsdyn.simulate(
+        three_r_pendulum(), EventDriven(RK4()), step=1e-2, t_end=0.1, **other
+    )
+    run(), run()
+    assert len(seen) == 1
+    run(v0=[0.0, 0.4, 0.0])
+    assert len(seen) == 2
+    for _ in range(2):  # what is wrong is told every time
+        with pytest.raises(nsdyn.ProblemError, match="v0"):
+            run(v0=[np.nan, 0.4, 0.0])

@@ -257,6 +257,8 @@ def canonical_dtype(x: Any, like: Any = None) -> Any:
     compile nothing new."""
     if jnp.issubdtype(x.dtype, jax.dtypes.extended):  # random keys are no numbers
         return x
+    if isinstance(x, jax.Array) and not x.weak_type and x.dtype == getattr(like, "dtype", x.dtype):
+        return x  # as nearly always
     array = np.asarray(x)
     keep = eqx.is_array(like) and np.can_cast(array.dtype, like.dtype, "safe")
     return jnp.asarray(array, like.dtype if keep else array.dtype)

@@ -2,6 +2,7 @@
 that helps."""
 
 import dataclasses
+from collections import OrderedDict
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +10,7 @@ import jax
 import numpy as np
 
 from nsdyn._compiler import warn_if_untuned
+from nsdyn._jitted import split
 from nsdyn.analysis.coarse import warn_if_coarse
 from nsdyn.analysis.singular import warn_if_singular
 from nsdyn.analysis.singular_position import singular_position
@@ -82,18 +84,36 @@ def simulate(
     refuse_tracers("simulate", problem, run, params, q0, v0)
     values = plain_values(problem, params, q0, v0)
     if check:
-        from nsdyn.checks.problem_check import check_start
-
         problem = eqx.tree_at(
             lambda x: (x.params, x.q0, x.v0), problem, tuple(values), is_leaf=lambda x: x is None
         )
-        check_start(problem)
+        _check_once(problem)
     solution = raise_if_failed(advised(problem, run, values, computed(problem, run, values)))
     if check:
         warn_if_singular(problem, solution.events)
         if not run.integrator.controls_error:
             warn_if_coarse(solution, problem.system.kinematics is None)
     return solution
+
+
+_checked: OrderedDict[tuple, None] = OrderedDict()  # starts that were sound
+REMEMBERED = 64
+
+
+def _check_once(problem: Problem) -> None:
+    """Check a start, unless the same one was sound before: a study runs one problem many times."""
+    from nsdyn.checks.problem_check import check_start
+
+    static, arrays = split((problem,))
+    if any(jax.dtypes.issubdtype(x.dtype, jax.dtypes.extended) for x in arrays):  # random keys
+        check_start(problem)
+        return
+    key = (static, *((x.dtype, x.shape, np.asarray(x).tobytes()) for x in arrays))
+    if key not in _checked:
+        check_start(problem)
+        _checked[key] = None
+        if len(_checked) > REMEMBERED:
+            _checked.popitem(last=False)
 
 
 def attempt(problem: Problem, integrator: IntegratorLike, **options: Any) -> Solution:
