@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 import nsdyn
-from nsdyn._types import AnyTime, Configuration, Matrix, Number, Params, Rows, Scalar, Velocity
+from nsdyn._types import AnyTime, Configuration, Matrix, Number, Params, Rows, Velocity
 
 REFERENCE = nsdyn.Reference(
     q=(
@@ -40,7 +40,7 @@ REFERENCE = nsdyn.Reference(
 )
 
 
-def wheel(t: Scalar, p: Params) -> Array:
+def wheel(t: AnyTime, p: Params) -> Array:
     """The right wheel."""
     height = p["r"] * jnp.sin(p["w"] * t)
     return jnp.stack([jnp.sqrt(p["L"] ** 2 - height**2), height])  # (1)

@@ -383,7 +383,7 @@ def _padded_in_memory(lower: Lowering, equation, x: Value, fill: Value) -> Value
         raise Unsupported("pad between the entries of a large array")
     make, integer = lower.graph.make, lower.graph.integer
     source = lower.in_memory(x, kind)
-    outside = lower.nodes(fill)[()]
+    outside: Node = lower.nodes(fill).ravel()[0]
     lower.value(outside)
 
     def entry(index: list[Node]) -> Node:
