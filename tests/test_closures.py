@@ -4,6 +4,7 @@ the momentum of the bodies."""
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from mechanisms import run
 from scipy.integrate import solve_ivp
 
@@ -207,6 +208,7 @@ def test_a_weld_between_moving_bodies_keeps_their_momentum():
         assert np.abs(weld_rows(np.asarray(out.q[k])) @ np.asarray(out.v[k])).max() < 1e-12
 
 
+@pytest.mark.slow
 def test_derivatives_with_respect_to_the_times_of_a_weld():
     plane = Bodies(planar=True)
     plane.planar("a", mass=2.0, inertia=0.5)
