@@ -6,6 +6,8 @@ import pytest
 import nsdyn
 from nsdyn import problems
 from nsdyn.integrators import NSGA, RK4, DormandPrince, EventDriven, GeneralizedAlpha
+from nsdyn.mechanics.formulations import lagrange
+from nsdyn.problems.knife_edge import exact
 
 CLASSICS = ("andrews", "car_axis", "knife_edge")
 FINE = EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))
@@ -69,16 +71,12 @@ def test_start_of_the_squeezer():
     problem = problems.andrews()
     model = problem.model()
     point = model.start(problem.q0, problem.v0, 0.0, problem.params)
-    from nsdyn.mechanics.formulations import lagrange
-
     a = lagrange(model, point, problem.params).a
     expected = [14222.4439199541138705911625887, -10666.8329399655854029433719415, 0, 0, 0, 0, 0]
     np.testing.assert_allclose(a, expected, rtol=1e-11, atol=1e-6)
 
 
 def test_knife_edge_at_all_times():
-    from nsdyn.problems.knife_edge import exact
-
     run = nsdyn.simulate(problems.knife_edge(), FINE, step=0.1)
     q, v = exact(run.t)
     np.testing.assert_allclose(run.q, q, atol=1e-10)

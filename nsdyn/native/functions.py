@@ -131,10 +131,11 @@ class Functions:
                 for node in value.ravel():
                     lower.value(node)
         args = Arguments(values, lower.mask is not None)
-        key = (id(closed.jaxpr), args.key)
+        key = (id(closed.jaxpr), *map(id, closed.consts), args.key)
         function = self.made.get(key)
         if function is None:
             function = self.made[key] = self._written(lower, closed, args)
+            self.kept.append(closed)
         function.callers.append((lower.function, lower.is_rare))
         return _called(lower, function, args)
 
