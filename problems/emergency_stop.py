@@ -29,9 +29,12 @@ The robot is the surrogate of `rx130l`. Brake torques are assumed equal to the e
 RX160L; k, c and the initial rates are assumed too.
 """
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 import nsdyn
 from nsdyn._types import (
@@ -127,9 +130,10 @@ def emergency_stop(
     """
     chain = robot() if chain is None else chain
     each = lambda name, value: _each(name, value, chain.n)
-    params = parameters(chain, each("ratio", ratio), tip) | {
+    ratio = each("ratio", ratio)
+    params = parameters(chain, ratio, tip) | {
         "brake": each("brake", brake),
-        "grip": jnp.asarray(grip, float),
+        "grip": grip,
         "catch": each("catch", catch),
         "on": each("on", on),
     }
@@ -142,15 +146,16 @@ def emergency_stop(
         mode0=np.full(chain.n, FREE),
         rows_independent=True,
     )
-    q0, v0 = (params["ratio"] * each(name, x) for name, x in (("angles", angles), ("rates", rates)))
+    q0, v0 = (ratio * each(name, x) for name, x in (("angles", angles), ("rates", rates)))
     return nsdyn.Problem("emergency_stop", SYSTEM, brakes, q0=q0, v0=v0, t_end=t_end, params=params)
 
 
-def _each(name: str, value: Numbers, n: int) -> Float[Array, " n"]:
-    """One number for each joint."""
-    array = jnp.asarray(value, float)
+def _each(name: str, value: Numbers, n: int) -> Float[Any, " n"]:
+    """One number for each joint. (By numpy, for which nothing is compiled, where it will do.)"""
+    xp: Any = jnp if isinstance(value, jax.Array) else np
+    array = xp.asarray(value, float)
     if array.shape not in ((), (n,)):
         raise ProblemError(
             f"emergency_stop({name}=...): expected 1 or {n} numbers, found shape {array.shape}"
         )
-    return jnp.broadcast_to(array, (n,))
+    return xp.broadcast_to(array, (n,))

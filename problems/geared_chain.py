@@ -17,7 +17,9 @@ The potential is still that of the whole weight: for c > 0 the motors do work. p
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 import nsdyn
@@ -67,9 +69,12 @@ SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential, solve=solve)
 
 def parameters(chain: Chain, ratio: Numbers, point: Numbers, compensation: Number = 0.0) -> dict:
     """params of a geared chain; `point` is its tip, in the frame of the last link."""
+    # by numpy, for which nothing is compiled, where it will do
+    number = lambda x: jnp.asarray(x, float) if isinstance(x, jax.Array) else np.asarray(x, float)
+    ratio = number(ratio)
     return {
         "chain": chain,
-        "ratio": jnp.broadcast_to(jnp.asarray(ratio, float), (chain.n,)),
-        "tip": jnp.asarray(point, float),
-        "compensation": jnp.asarray(compensation, float),
+        "ratio": ratio if ratio.shape == (chain.n,) else jnp.broadcast_to(ratio, (chain.n,)),
+        "tip": number(point),
+        "compensation": number(compensation),
     }

@@ -39,7 +39,7 @@ Mueller names the mechanism without numbers: all are assumed, including the arc 
 112, 70 degrees).
 """
 
-from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -161,20 +161,42 @@ EVENTS = {
 }
 
 
-def closed(drives: Float[Array, " 2"], rest: Float[Array, " 2"], p: Params) -> Configuration:
+# The start, without compiling anything: `xp` is numpy, or jax.numpy where numbers are traced.
+
+
+def _closure_and_slope(q: Any, p: Params, xp: Any) -> tuple[Any, Any]:
+    """(3) and its derivative by q: an angle turns all that comes after it about z."""
+    about_z = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    along = np.array([[0.0], [0.0], [1.0]])  # the axis, then its derivatives, the first one last
+    for th, arc in zip(q[::-1], p["arcs"][:MOVING][::-1], strict=True):
+        c, s, a, b = xp.cos(th), xp.sin(th), xp.cos(arc), xp.sin(arc)
+        along = xp.array([[c, -s * a, s * b], [s, c * a, -c * b], [0.0 * c, b, a]]) @ along
+        along = xp.concatenate([along, about_z @ along[:, :1]], axis=1)
+    s, c = xp.sin(p["arcs"][-1]), xp.cos(p["arcs"][-1])
+    rows = xp.stack([along[0], s * along[2] - c * along[1]])  # (3)
+    return rows[:, 0], rows[:, :0:-1]
+
+
+def _solved(a: Any, b: Any, xp: Any) -> Any:
+    """a^-1 b of two unknowns."""
+    above = xp.stack([b[0] * a[1, 1] - b[1] * a[0, 1], b[1] * a[0, 0] - b[0] * a[1, 0]])
+    return above / (a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0])
+
+
+def closed(drives: Any, rest: Any, p: Params, xp: Any = jnp) -> Any:
     """q with the first two angles given; the others, near `rest`, close the loop by Newton's method
     on (3)."""
-    rows = lambda x: closure(jnp.concatenate([drives, x]), 0.0, p)
-    x = rest
+    q = xp.concatenate([drives, rest])
     for _ in range(ITERATIONS):
-        x = x - jnp.linalg.solve(jax.jacfwd(rows)(x), rows(x))
-    return jnp.concatenate([drives, x])
+        rows, G = _closure_and_slope(q, p, xp)
+        q = xp.concatenate([drives, q[2:] - _solved(G[:, 2:], rows, xp)])
+    return q
 
 
-def carried(q: Configuration, rates: Float[Array, " 2"], p: Params) -> Velocity:
+def carried(q: Any, rates: Any, p: Params, xp: Any = jnp) -> Any:
     """v with the rates of the two drives given; the others follow."""
-    G = jax.jacfwd(lambda q: closure(q, 0.0, p))(q)
-    return jnp.concatenate([rates, -jnp.linalg.solve(G[:, 2:], G[:, :2] @ rates)])
+    _, G = _closure_and_slope(q, p, xp)
+    return xp.concatenate([rates, -_solved(G[:, 2:], G[:, :2] @ rates, xp)])
 
 
 def metamorphic_palm(
@@ -192,29 +214,25 @@ def metamorphic_palm(
     mu (mass per radian), t_lock (a vector of length 1), th3."""
     if event not in EVENTS:
         raise unknown("metamorphic_palm(event=...)", str(event), EVENTS)
-    values = {
-        "arcs": arcs,
-        "rho": rho,
-        "mu": mu,
-        "t_lock": jnp.reshape(jnp.asarray(t_lock, float), (1,)),
-    }
-    params = {name: jnp.asarray(value, float) for name, value in values.items()}
-    q0, v0, params["th3"] = _start(params, jnp.asarray(rates, float), back, event == "exchange")
+    values = {"arcs": arcs, "rho": rho, "mu": mu, "t_lock": t_lock}
+    traced = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((values, rates, back)))
+    xp: Any = jnp if traced else np
+    params = {name: xp.asarray(value, float) for name, value in values.items()}
+    params["t_lock"] = params["t_lock"].reshape(1)
+    rates = xp.asarray(rates, float)
+    q0, v0, params["th3"] = _start(params, rates, back, event == "exchange", xp)
     return nsdyn.Problem(
         "metamorphic_palm", SYSTEM, EVENTS[event], q0=q0, v0=v0, t_end=t_end, params=params
     )
 
 
-@partial(jax.jit, static_argnums=3)
-def _start(
-    p: Params, rates: Float[Array, " 2"], back: Number, exchanges: bool
-) -> tuple[Configuration, Velocity, Scalar]:
+def _start(p: Params, rates: Any, back: Number, exchanges: bool, xp: Any) -> tuple[Any, Any, Any]:
     """q and v at the start, and th_3 at the exchange."""
-    q = place = closed(jnp.asarray(DRIVES), jnp.asarray(REST), p)
+    q = place = closed(DRIVES, REST, p, xp)
     if exchanges:
-        rates = rates * jnp.array([0.0, 1.0])
-        q = closed(jnp.asarray(DRIVES) - back * jnp.array([0.0, 1.0]), place[2:], p)
-    return q, carried(q, rates, p), place[2]
+        rates = rates * np.array([0.0, 1.0])
+        q = closed(DRIVES - back * np.array([0.0, 1.0]), place[2:], p, xp)
+    return q, carried(q, rates, p, xp), place[2]
 
 
 def outline(q: Configuration, p: Params, points: int = 12) -> Float[Array, "all_points 3"]:

@@ -39,6 +39,7 @@ and so is the 4 x 4 matrix H_i of the frame. `Chain` computes the constants once
 in every evaluation would take two thirds of its time.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -59,6 +60,9 @@ SKEW = EPSILON.transpose(0, 2, 1)
 # For twists, (u; w) x (a; b) = (w x a + u x b; w x b), ad(v)_ik = CROSS_ikj v_j
 CROSS = np.zeros((6, 6, 6))
 CROSS[:3, :3, 3:] = CROSS[:3, 3:, :3] = CROSS[3:, 3:, 3:] = SKEW
+
+
+FEW_LINKS = 64  # constants of so many are computed without compiling anything
 
 
 class Chain(eqx.Module):
@@ -101,21 +105,22 @@ class Chain(eqx.Module):
     ) -> None:
         axis = _array("axis", axis, None, 3)
         n = axis.shape[0]
-        slides = _array("slides", jnp.zeros(n) if slides is None else slides, n)
+        slides = _array("slides", np.zeros(n) if slides is None else slides, n)
         _check_joints(axis, slides)
         turn = _array(
-            "turn", jnp.broadcast_to(jnp.eye(3), (n, 3, 3)) if turn is None else turn, n, 3, 3
+            "turn", np.broadcast_to(np.eye(3), (n, 3, 3)) if turn is None else turn, n, 3, 3
         )
         bodies = (
             _array("mass", mass, n),
             _array("com", com, n, 3),
             _array("inertia", inertia, n, 3, 3),
         )
-        self.slides = slides
-        self.s, self.X, self.H = _joints(axis, slides, _array("place", place, n, 3), turn)
-        self.inertia = _bodies(*bodies)
-        self.rotor = _array("rotor", jnp.zeros(n) if rotor is None else rotor, n)
-        self.gravity = _array("gravity", gravity, 3)
+        self.slides = jnp.asarray(slides)
+        joints = (axis, slides, _array("place", place, n, 3), turn)
+        self.s, self.X, self.H = _each_link(joint_constants, *joints)
+        (self.inertia,) = _each_link(_inertia, *bodies)
+        self.rotor = jnp.asarray(_array("rotor", np.zeros(n) if rotor is None else rotor, n))
+        self.gravity = jnp.asarray(_array("gravity", gravity, 3))
 
     @property
     def n(self) -> int:
@@ -133,8 +138,10 @@ class Chain(eqx.Module):
         )
 
 
-def _array(name: str, value: Any, *shape: int | None) -> Array:
-    array = jnp.asarray(value, float)
+def _array(name: str, value: Any, *shape: int | None) -> Any:
+    """The argument as an array: of numpy, for which nothing is compiled, unless it is traced."""
+    traced = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(value))
+    array = jnp.asarray(value, float) if traced else np.asarray(value, float)
     wanted = tuple(array.shape[0] if size is None and array.ndim else size for size in shape)
     if array.shape != wanted or 0 in wanted:
         sizes = ", ".join("links" if size is None else str(size) for size in shape)
@@ -160,44 +167,60 @@ def _check_joints(axis: Array, slides: Array) -> None:
             )
 
 
-def skew(a: Float[Array, " 3"]) -> Float[Array, "3 3"]:
+# `xp` is numpy or jax.numpy.
+
+
+def skew(a: Float[Any, " 3"], xp: Any = jnp) -> Float[Any, "3 3"]:
     """The matrix a x."""
-    return jnp.matmul(SKEW, a)
+    return xp.matmul(SKEW, a)
 
 
-def shift(r: Float[Array, " 3"]) -> Float[Array, "6 6"]:
+def shift(r: Float[Any, " 3"], xp: Any = jnp) -> Float[Any, "6 6"]:
     """The matrix that maps the twist of a body about the origin to its twist about r; its transpose
     maps wrenches back."""
-    return jnp.block([[jnp.eye(3), -skew(r)], [jnp.zeros((3, 3)), jnp.eye(3)]])
+    return xp.block([[np.eye(3), -skew(r, xp)], [np.zeros((3, 3)), np.eye(3)]])
 
 
 def spatial_inertia(
-    mass: Scalar, com: Float[Array, " 3"], inertia: Float[Array, "3 3"]
-) -> Float[Array, "6 6"]:
+    mass: Scalar, com: Float[Any, " 3"], inertia: Float[Any, "3 3"], xp: Any = jnp
+) -> Float[Any, "6 6"]:
     """I_i about the joint, in the link's axes."""
-    o = jnp.zeros((3, 3))
-    return shift(com).T @ jnp.block([[mass * jnp.eye(3), o], [o, inertia]]) @ shift(com)  # (9)
+    o = np.zeros((3, 3))
+    own = xp.block([[mass * np.eye(3), o], [o, inertia]])
+    return shift(com, xp).T @ own @ shift(com, xp)  # (9)
 
 
-# Compiled: run one by one, the operations would take a second for every new N.
-_bodies = jax.jit(jax.vmap(spatial_inertia))
+def _inertia(mass: Scalar, com: Any, inertia: Any, xp: Any = jnp) -> tuple[Any]:
+    return (spatial_inertia(mass, com, inertia, xp),)
 
 
-@jax.jit
-@jax.vmap
-def _joints(
-    axis: Float[Array, " 3"], slides: Scalar, place: Float[Array, " 3"], turn: Float[Array, "3 3"]
-) -> tuple[Float[Array, " 6"], Float[Array, "3 6 6"], Float[Array, "3 4 4"]]:
+def joint_constants(
+    axis: Float[Any, " 3"],
+    slides: Scalar,
+    place: Float[Any, " 3"],
+    turn: Float[Any, "3 3"],
+    xp: Any = jnp,
+) -> tuple[Float[Any, " 6"], Float[Any, "3 6 6"], Float[Any, "3 4 4"]]:
     """s_i and the constants of (*) for X_i (3, 6, 6) and for the frame (3, 4, 4)."""
-    unit = axis / jnp.linalg.norm(axis)
-    s = jnp.concatenate([slides * unit, (1.0 - slides) * unit])  # (6)
+    unit = axis / xp.sqrt(xp.sum(axis * axis))
+    s = xp.concatenate([slides * unit, (1.0 - slides) * unit])  # (6)
     ad = CROSS @ s
-    fixed = jnp.kron(jnp.eye(2), turn.T) @ shift(place)
-    X = jnp.stack([fixed, -ad @ fixed, ad @ ad @ fixed])
-    pad = lambda block, column: jnp.zeros((4, 4)).at[:3, :3].set(block).at[:3, 3].set(column)
-    frame = pad(turn, place).at[3, 3].set(1.0)
-    screw = pad(skew(s[3:]), s[:3])
-    return s, X, jnp.stack([frame, frame @ screw, frame @ screw @ screw])
+    fixed = xp.kron(np.eye(2), turn.T) @ shift(place, xp)
+    X = xp.stack([fixed, -ad @ fixed, ad @ ad @ fixed])
+    below = np.eye(4)[3:]
+    frame = xp.block([[turn, place[:, None]], [below]])
+    screw = xp.block([[skew(s[3:], xp), s[:3, None]], [0.0 * below]])
+    return s, X, xp.stack([frame, frame @ screw, frame @ screw @ screw])
+
+
+def _each_link(constants: Callable, *arguments: Any) -> tuple[Array, ...]:
+    """What constants(...) finds for each link, stacked: by numpy for a few links, compiled for
+    many, since operations of JAX that run one by one would take a second for every new N."""
+    numbers = all(isinstance(x, np.ndarray) for x in arguments)
+    if numbers and len(arguments[0]) <= FEW_LINKS:
+        found = [constants(*link, np) for link in zip(*arguments, strict=True)]
+        return tuple(jnp.asarray(np.stack(x)) for x in zip(*found, strict=True))
+    return jax.jit(jax.vmap(constants))(*arguments)
 
 
 def _exponential(
