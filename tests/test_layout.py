@@ -25,8 +25,10 @@ HELPERS = {
     "tolerances",
     "_cache",
     "_compiler",
+    "_digest",
     "_expect",
     "_jitted",
+    "_kept",
     "_named",
     "_repr",
     "_signature",
@@ -34,6 +36,7 @@ HELPERS = {
     "_types",
     "_user_file",
     "_version",
+    "_watched",
 }
 MECHANICS = HELPERS | {"numerics", "constraints", "mechanics", "problem"}
 STEPPING = MECHANICS | {"laws", "stepping"}

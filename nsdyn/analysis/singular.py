@@ -28,14 +28,14 @@ VANISHING = 1e-9  # length of a row that counts as zero, relative to the longest
 
 def warn_if_singular(
     problem: Problem, events: Events, own: Callable | None = None, place: Callable | None = None
-) -> None:
-    """Warn of the first singular event. In a sweep, `own(k)` returns the parameters of event k and
-    `place(k)` the name of its run."""
+) -> bool:
+    """Warn of the first singular event, and say whether there is one. In a sweep, `own(k)` returns
+    the parameters of event k and `place(k)` the name of its run."""
     if not problem.constraint or not len(events):
-        return
+        return False
     model = problem.model()
     if model.rows_independent:
-        return
+        return False
     examined = 0
     for k in range(min(len(events), COUNTED)):
         event = events[k]
@@ -46,8 +46,11 @@ def warn_if_singular(
         M, live = map(np.asarray, found)
         if _directions(event.direction, M) < np.sum(live):
             examined += 1
-            if _singular(mine, event, place(k) if place else "") or examined == EXAMINED:
-                return
+            if _singular(mine, event, place(k) if place else ""):
+                return True
+            if examined == EXAMINED:
+                return False
+    return False
 
 
 def _with_params(problem: Problem, p: Params) -> Problem:

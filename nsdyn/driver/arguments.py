@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from nsdyn._watched import watch
 from nsdyn.constraints.base import AbstractConstraint, Scale
 from nsdyn.driver.grid import Grid
 from nsdyn.errors import ProblemError
@@ -109,6 +110,7 @@ def setup(
             f"tolerances: expected nsdyn.Tolerances(...) or None, found {tolerances!r}"
         )
     grid = _grid(problem, step, t_end, save_every)
+    watch(driven, law)
     return Setup(
         system=problem.system,
         parts=problem.constraint,

@@ -3,6 +3,9 @@
 The environment variable NSDYN_BACKEND says it: `auto` (native where the machine has a compiler and
 every operation is known, else XLA), `native` or `xla`. `Solution.backend` tells which it was.
 
+A native program is kept by a digest of all that it depends on (`nsdyn._digest`): in a later process
+it runs without anything being traced.
+
 A batch is cut into groups of LANES runs that go through one native program side by side. A group
 shares the grid, so a block ends for all of its runs where the event log of one of them is full.
 """
@@ -17,7 +20,11 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from nsdyn._cache import cache_folder
+from nsdyn._digest import Traced, Unknown, digest
 from nsdyn._jitted import split, unsplit
+from nsdyn._kept import keep, kept
+from nsdyn._watched import is_unchanged
 from nsdyn.driver.arguments import Setup, Values
 from nsdyn.driver.blocks import (
     BLOCK,
@@ -32,7 +39,8 @@ from nsdyn.driver.blocks import (
 )
 from nsdyn.driver.grid import CHUNK
 from nsdyn.errors import ProblemError
-from nsdyn.native.program import AXIS, Program, translate
+from nsdyn.native.build import circumstances, compiler
+from nsdyn.native.program import AXIS, Program, Source, reloaded, translate
 from nsdyn.native.unsupported import Unsupported
 
 SETTING = "NSDYN_BACKEND"
@@ -40,7 +48,8 @@ CHOICES = ("auto", "native", "xla")
 DEFAULT = "auto"
 LANES = 8
 BLOCK_OF_LANES = 1024  # samples in a block of a group
-KEPT = 32  # programs kept
+KEPT = 32  # programs kept in memory
+FOLDER = "programs"  # of the cache, for those of other processes
 
 
 def choice() -> str:
@@ -72,6 +81,10 @@ def _advance(together: Callable) -> Callable:
         return advance(run, nothing, values, progress, kept, first, length, together)
 
     return one
+
+
+def _is_unchanged(run: Setup) -> bool:
+    return is_unchanged(run.system, run.parts) and is_unchanged(run.integrator, run.law)
 
 
 class NativeProgram:
@@ -110,7 +123,7 @@ class NativeProgram:
             found = self._made.get(key)
             if found is None:
                 try:
-                    found = self._translated(static, arrays, args)
+                    found = self._kept_or_translated(static, arrays, args)
                 except Unsupported as reason:  # asked again, it says so again at once
                     found = reason
                 self._made[key] = found
@@ -120,7 +133,35 @@ class NativeProgram:
             raise found
         return found
 
-    def _translated(self, static: tuple, arrays: list, args: tuple) -> tuple[Program, Any, tuple]:
+    def _kept_or_translated(self, static: tuple, arrays: list, args: tuple) -> tuple:
+        key = self._key(args)
+        if key is not None:
+            found = kept(FOLDER, key)
+            program = None if found is None else reloaded(*found[:2])
+            if program is not None:
+                return self._with_structure(program, found[2])
+        program, places = self._translated(static, arrays, args)
+        if key is not None and _is_unchanged(args[0]):
+            keep(FOLDER, key, (program.interface, program.name, places))
+        return self._with_structure(program, places)
+
+    def _with_structure(self, program: Program, places: Any) -> tuple[Program, Any, tuple]:
+        return program, jax.tree.structure(places), self.given_once(places)
+
+    def _key(self, args: tuple) -> str | None:
+        """The digest of what the program depends on; None if that cannot be told, or if nothing is
+        kept."""
+        if cache_folder(FOLDER) is None:
+            return None
+        settings = (self.per_run, self.lanes, self.runs_once)
+        try:
+            code = (self.function, self.given_once, Source, circumstances(compiler()))
+            return digest("native", settings, code, Traced(args))
+        except Unknown:
+            return None
+
+    def _translated(self, static: tuple, arrays: list, args: tuple) -> tuple[Program, Any]:
+        """The program, and the places of its results in the form of the function's result."""
         many = self.lanes > 1
         own = [k in self.per_run and many for k, x in enumerate(args) for _ in split((x,))[1]]
         one = [x[0] if flag else x for x, flag in zip(arrays, own, strict=True)]
@@ -132,8 +173,7 @@ class NativeProgram:
             return leaves
 
         program = translate(flat, one, own, self.lanes, self.runs_once)
-        places = jax.tree.unflatten(structure, range(structure.num_leaves))
-        return program, structure, self.given_once(places)
+        return program, jax.tree.unflatten(structure, range(structure.num_leaves))
 
 
 def _of_group(result: tuple[Block, Any]) -> tuple:

@@ -14,6 +14,7 @@ from nsdyn._jitted import split
 from nsdyn.analysis.coarse import warn_if_coarse
 from nsdyn.analysis.singular import warn_if_singular
 from nsdyn.analysis.singular_position import singular_position
+from nsdyn.checks import problem_check
 from nsdyn.driver import backend as backends
 from nsdyn.driver.arguments import (
     MAX_EVENTS,
@@ -26,10 +27,12 @@ from nsdyn.driver.arguments import (
 from nsdyn.driver.collect import Collected, collect, sampled
 from nsdyn.driver.dense import kept_steps, with_cut_grid
 from nsdyn.driver.grid import CHUNK, Grid
+from nsdyn.driver.verdicts import unless_known
 from nsdyn.errors import SimulationError
 from nsdyn.laws.base import AbstractLaw, as_status
 from nsdyn.mechanics.model import Point
 from nsdyn.problem import Problem
+from nsdyn.results.events import Events
 from nsdyn.results.solution import Solution, plain
 from nsdyn.status import Status
 from nsdyn.stepping.integrator import IntegratorLike
@@ -90,7 +93,7 @@ def simulate(
         _check_once(problem)
     solution = raise_if_failed(advised(problem, run, values, computed(problem, run, values)))
     if check:
-        warn_if_singular(problem, solution.events)
+        _look_at_events(problem, solution)
         if not run.integrator.controls_error:
             warn_if_coarse(solution, problem.system.kinematics is None)
     return solution
@@ -102,18 +105,32 @@ REMEMBERED = 64
 
 def _check_once(problem: Problem) -> None:
     """Check a start, unless the same one was sound before: a study runs one problem many times."""
-    from nsdyn.checks.problem_check import check_start
-
     static, arrays = split((problem,))
     if any(jax.dtypes.issubdtype(x.dtype, jax.dtypes.extended) for x in arrays):  # random keys
-        check_start(problem)
+        _start_is_sound(problem)
         return
     key = (static, *((x.dtype, x.shape, np.asarray(x).tobytes()) for x in arrays))
     if key not in _checked:
-        check_start(problem)
+        unless_known(_start_is_sound, problem)
         _checked[key] = None
         if len(_checked) > REMEMBERED:
             _checked.popitem(last=False)
+
+
+def _start_is_sound(problem: Problem) -> bool:
+    return problem_check.check_start(problem).ok
+
+
+def _look_at_events(problem: Problem, solution: Solution) -> None:
+    """Warn of a singular event, unless the same events were found regular before."""
+    parts = problem.constraint
+    if not len(solution.events) or (len(parts) == 1 and parts[0].rows_independent):
+        return
+    unless_known(_events_are_regular, problem, solution.events)
+
+
+def _events_are_regular(problem: Problem, events: Events) -> bool:
+    return not warn_if_singular(problem, events)
 
 
 def attempt(problem: Problem, integrator: IntegratorLike, **options: Any) -> Solution:

@@ -25,6 +25,7 @@ from jaxtyping import Array, Bool, Float
 
 from nsdyn._jitted import traced_once
 from nsdyn._types import Configuration, Mode, Number, Params, Time, Velocity
+from nsdyn._watched import watch
 from nsdyn.constraints.base import AbstractConstraint, Scale, rows_of
 from nsdyn.mechanics.system import System
 from nsdyn.numerics import kkt
@@ -83,6 +84,7 @@ class Model(eqx.Module):
         step: Number = 0.0,
     ) -> "Model":
         """The model for states of these shapes; nothing is computed."""
+        watch(system, parts)
         shapes = [_part_shapes(system, part, q, v, t, p) for part in parts]
         return Model(
             system=system,

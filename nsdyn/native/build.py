@@ -58,11 +58,29 @@ def _processor() -> str:
     return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
 
 
-def _digest(text: str, path: str) -> str:
+def circumstances(path: str) -> tuple[str, ...]:
+    """What a library depends on besides its text."""
     about = os.stat(path)
     version = f"{path} {about.st_size} {about.st_mtime_ns}"
-    parts = (text, " ".join(_flags()), version, platform.machine(), _processor())
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return " ".join(_flags()), version, platform.machine(), _processor()
+
+
+def _digest(text: str, path: str) -> str:
+    return hashlib.sha256("\0".join((text, *circumstances(path))).encode()).hexdigest()
+
+
+def name_of(text: str) -> str:
+    """The name under which the library of a text is kept."""
+    return _digest(text, compiler())
+
+
+def kept_library(name: str) -> ctypes.CDLL | None:
+    """The library of this name, if it is in the cache and sound."""
+    folder = cache_folder("native")
+    entry = folder / f"{name}.so" if folder is not None else None
+    if entry is None or not _is_sound(entry, entry.with_suffix(".sum")):
+        return None
+    return ctypes.CDLL(str(entry))
 
 
 def library(text: str) -> ctypes.CDLL:

@@ -10,13 +10,13 @@ is more than one lane; results that all lanes share are repeated.
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from nsdyn.native import control, elementwise, reductions
-from nsdyn.native.build import library
+from nsdyn.native.build import kept_library, library, name_of
 from nsdyn.native.functions import Functions
 from nsdyn.native.graph import BOOL, INT, SHORT, kind_of
 from nsdyn.native.lowering import Lowering, Value
@@ -31,14 +31,23 @@ LOADED = 16  # entries at most of an argument that is read at once
 RAW = {BOOL: "unsigned char", SHORT: "int", INT: "i8", "f": "double"}
 
 
+class Interface(NamedTuple):
+    """What the caller of a program must know: shapes and types of arguments and results in one
+    lane, and the bytes of memory that a call needs."""
+
+    lanes: int
+    inputs: list
+    outputs: list
+    work: int
+
+
 class Source:
-    """The text of a program, and what its caller must know. If it `runs_once`, the compiler does
+    """The text of a program, and its interface. If it `runs_once`, the compiler does
     not optimise it."""
 
     def __init__(self, jaxpr: Any, own: Sequence[bool], lanes: int, runs_once: bool = False):
-        self.lanes = lanes
-        self.inputs = [(v.aval.shape, np.dtype(v.aval.dtype)) for v in jaxpr.jaxpr.invars]
-        self.outputs = [(v.shape, np.dtype(v.dtype)) for v in jaxpr.out_avals]
+        inputs = [(v.aval.shape, np.dtype(v.aval.dtype)) for v in jaxpr.jaxpr.invars]
+        outputs = [(v.shape, np.dtype(v.dtype)) for v in jaxpr.out_avals]
         functions = Functions(jaxpr.jaxpr)
         lower = Lowering(lanes, functions)
         args = [
@@ -46,9 +55,9 @@ class Source:
             for k, (v, flag) in enumerate(zip(jaxpr.jaxpr.invars, _shared(own, lanes), strict=True))
         ]
         results = lower.closed(jaxpr, args)
-        for k, (value, (_, dtype)) in enumerate(zip(results, self.outputs, strict=True)):
+        for k, (value, (_, dtype)) in enumerate(zip(results, outputs, strict=True)):
             _result(lower, k, value, kind_of(dtype))
-        self.work = lower.work
+        self.interface = Interface(lanes, inputs, outputs, lower.work)
         lines = len(lower.lines) + sum(len(function.lines) for function in functions.order)
         if lines > LONGEST:
             raise Unsupported(f"a program of {lines} lines, which takes long to compile")
@@ -114,19 +123,22 @@ def _result(lower: Lowering, number: int, value: Value, kind: str) -> None:
 
 
 class Program:
-    """A loaded program: numpy arrays in, numpy arrays out. Several threads may call it."""
+    """A loaded program: numpy arrays in, numpy arrays out. Several threads may call it.
 
-    def __init__(self, source: Source):
-        self.source = source
-        self.lanes = source.lanes
-        function = library(source.text).program
+    name: that of its library in the cache.
+    """
+
+    def __init__(self, interface: Interface, loaded: ctypes.CDLL, name: str):
+        self.interface = interface
+        self.name = name
+        function = loaded.program
         function.argtypes = [ctypes.c_void_p] * 3
         function.restype = None
         self._function = function
-        front = () if source.lanes == 1 else (source.lanes,)
-        self._inputs = [dtype for _, dtype in source.inputs]
+        front = () if interface.lanes == 1 else (interface.lanes,)
+        self._inputs = [dtype for _, dtype in interface.inputs]
         self._views, offsets, total = [], [], 0
-        for shape, dtype in source.outputs:
+        for shape, dtype in interface.outputs:
             whole = (*front, *shape)
             self._views.append((whole, dtype, total))
             offsets.append(total)
@@ -139,7 +151,7 @@ class Program:
         """Memory that a call needs; each thread keeps its own."""
         work = getattr(self._local, "work", None)
         if work is None:
-            work = self._local.work = np.empty(self.source.work + 64, np.uint8)
+            work = self._local.work = np.empty(self.interface.work + 64, np.uint8)
         return work
 
     def __call__(self, arrays: Sequence[Any]) -> list[np.ndarray]:
@@ -170,7 +182,14 @@ def translate(
     and types of one lane. Raises Unsupported."""
     jaxpr, _ = traced(function, examples, lanes)
     own = [True] * len(examples) if own is None else own
-    return Program(Source(jaxpr, own, lanes, runs_once))
+    source = Source(jaxpr, own, lanes, runs_once)
+    return Program(source.interface, library(source.text), name_of(source.text))
 
 
-__all__ = ["AXIS", "Program", "Source", "traced", "translate"]
+def reloaded(interface: Interface, name: str) -> Program | None:
+    """A program that was made before, if its library is still in the cache."""
+    loaded = kept_library(name)
+    return None if loaded is None else Program(interface, loaded, name)
+
+
+__all__ = ["AXIS", "Interface", "Program", "Source", "reloaded", "traced", "translate"]
