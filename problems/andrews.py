@@ -26,6 +26,8 @@ from jaxtyping import Array
 import nsdyn
 from nsdyn._types import AnyTime, Configuration, Number, Params, Rows, Scalar, Velocity
 
+ABOUT = nsdyn.About(tags=("smooth", "loops", "planar"), source="IFToMM A03; IVP test set")
+
 A = (-0.06934, -0.00227)
 B = (-0.03635, 0.03273)
 C = (0.014, 0.072)
@@ -85,6 +87,13 @@ REFERENCE = nsdyn.Reference(
     ),
     source="test set for IVP solvers, PSIDE with tolerances 1e-14",
     tolerance=1e-8,
+    agrees=(
+        nsdyn.Agreement("EventDriven(RK4())", 1000, 1e-08),
+        nsdyn.Agreement("EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))", 50, 1e-09),
+        nsdyn.Agreement("NSGA()", 16000, 1e-06),
+        nsdyn.Agreement("GeneralizedAlpha(index=2)", 16000, 1e-06),
+        nsdyn.Agreement("GeneralizedAlpha(index=3)", 16000, 1e-06),
+    ),
 )
 
 

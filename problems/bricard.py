@@ -40,6 +40,8 @@ from nsdyn._types import (
 )
 from nsdyn.errors import ProblemError
 
+ABOUT = nsdyn.About(tags=("smooth", "loops", "redundant"), source="IFToMM A04")
+
 CORNERS = np.array(
     [[0, 0, 0], [1, 0, 0], [1, -1, 0], [1, -1, 1], [0, -1, 1], [0, 0, 1]], float
 )  # (1), in units of L

@@ -22,6 +22,8 @@ from jaxtyping import Array
 import nsdyn
 from nsdyn._types import AnyTime, Configuration, Matrix, Number, Params, Rows, Velocity
 
+ABOUT = nsdyn.About(tags=("smooth", "moving rows", "planar"), source="IVP test set")
+
 REFERENCE = nsdyn.Reference(
     q=(
         0.493455784275402809122e-1,
@@ -37,6 +39,13 @@ REFERENCE = nsdyn.Reference(
     ),
     source="test set for IVP solvers, GAMD in quadruple precision",
     tolerance=1e-8,
+    agrees=(
+        nsdyn.Agreement("EventDriven(RK4())", 16000, 1e-08),
+        nsdyn.Agreement("EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))", 50, 1e-09),
+        nsdyn.Agreement("NSGA()", 16000, 0.001),
+        nsdyn.Agreement("GeneralizedAlpha(index=2)", 16000, 0.001),
+        nsdyn.Agreement("GeneralizedAlpha(index=3)", 16000, 0.001),
+    ),
 )
 
 

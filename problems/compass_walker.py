@@ -57,6 +57,8 @@ from nsdyn._types import (
     Velocity,
 )
 
+ABOUT = nsdyn.About(tags=("walking", "impact", "planar"), source="Goswami, Espiau, Keramane")
+
 NAMES = ("x [m]", "y [m]", "th_0 [rad]", "th_1 [rad]")
 LEGS = 2  # a walker in mode LEGS + i has fallen, standing on leg i
 

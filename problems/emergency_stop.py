@@ -56,6 +56,8 @@ from nsdyn.problems import geared_chain
 from nsdyn.problems.geared_chain import coordinates, parameters, shape
 from nsdyn.problems.rx130l import ANGLES, RATIO, TIP, robot
 
+ABOUT = nsdyn.About(tags=("robot", "locking", "friction"), source="after Mueller")
+
 FREE, HELD, FORWARD, BACKWARD, SLIPS_FORWARD, SLIPS_BACKWARD = range(6)
 SIGN = np.array([0.0, 0.0, 1.0, -1.0, 1.0, -1.0])  # s of these modes
 BRAKES = (6.92, 5.74, 2.42, 0.58, 0.29, 0.29)  # B at the motor, N m; assumed

@@ -34,8 +34,22 @@ from jaxtyping import Array, Float
 import nsdyn
 from nsdyn._types import AnyTime, Configuration, Number, Params, Scalar, Velocity
 
-RODS = 2
+ABOUT = nsdyn.About(tags=("smooth", "stiff"), source="IFToMM A05")
+
 DENSITY = 3000.0
+REFERENCE = nsdyn.Reference(
+    q=(55.935409909102, 0.61962291706135, 0.39007370184466, 0.39007370184466),
+    v=(5.5482036226550, -0.74760335416454, 0.80846705134580, 0.80846705134580),
+    source="own: two coordinates and the angular momentum, Radau and DOP853 of scipy, rtol 1e-12",
+    tolerance=1e-8,
+    scale_q=(2.0, 1.0, 1.0, 1.0),
+    agrees=(
+        nsdyn.Agreement("EventDriven(RK4())", 50000, 1e-09),
+        nsdyn.Agreement("EventDriven(RadauIIA(rtol=1e-9, atol=1e-11))", 50, 1e-09),
+        nsdyn.Agreement("NSGA()", 16000, 2e-05),
+        nsdyn.Agreement("GeneralizedAlpha(index=2)", 16000, 2e-05),
+    ),
+)
 
 
 def kinetic(q: Configuration, v: Velocity, p: Params) -> Scalar:
@@ -64,10 +78,8 @@ def potential(q: Configuration, p: Params) -> Scalar:
 
 
 def damping(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
-    rates, back = jax.vjp(lambda q: lengths(q, p), q)
-    del rates
-    speed = jax.jvp(lambda q: lengths(q, p), (q,), (v,))[1]
-    return back(-p["C"] * speed)[0]  # (4)
+    slopes = jax.jacfwd(lengths)(q, p)
+    return -p["C"] * (slopes @ v) @ slopes  # (4)
 
 
 def shape(q: Configuration, p: Params) -> tuple[Array, ...]:

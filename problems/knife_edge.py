@@ -20,6 +20,8 @@ from jaxtyping import Array
 import nsdyn
 from nsdyn._types import AnyTime, Configuration, Matrix, Number, Params, Scalar, Velocity
 
+ABOUT = nsdyn.About(tags=("smooth", "nonholonomic"), source="Bloch")
+
 PULL, TURN, END = 9.81 * 0.5, 2.0, 3.0
 LENGTH = 0.4  # of the blade, for drawing
 
@@ -34,7 +36,17 @@ def exact(t: np.ndarray, pull: Number = PULL, w: Number = TURN) -> tuple[np.ndar
 
 _end = exact(np.array(END))
 REFERENCE = nsdyn.Reference(
-    q=tuple(_end[0].tolist()), v=tuple(_end[1].tolist()), source="closed form", tolerance=1e-9
+    q=tuple(_end[0].tolist()),
+    v=tuple(_end[1].tolist()),
+    source="closed form",
+    tolerance=1e-9,
+    agrees=(
+        nsdyn.Agreement("EventDriven(RK4())", 1000, 1e-10),
+        nsdyn.Agreement("EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))", 50, 1e-11),
+        nsdyn.Agreement("NSGA()", 4000, 1e-06),
+        nsdyn.Agreement("GeneralizedAlpha(index=2)", 4000, 1e-06),
+        nsdyn.Agreement("GeneralizedAlpha(index=3)", 4000, 1e-06),
+    ),
 )
 
 

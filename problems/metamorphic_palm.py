@@ -60,6 +60,8 @@ from nsdyn._types import (
 )
 from nsdyn.errors import unknown
 
+ABOUT = nsdyn.About(tags=("loops", "locking"), source="Dai and Wei; Mueller")
+
 ARCS = np.deg2rad([70.0, 40.0, 68.0, 112.0, 70.0])
 DRIVES = np.deg2rad([40.0, -60.0])  # drives at the exchange, and at the start of "lock"
 REST = np.deg2rad([122.4, 20.2])  # approximate th_3 and th_4 there

@@ -29,6 +29,8 @@ import numpy as np
 import nsdyn
 from nsdyn.errors import ProblemError
 
+ABOUT = nsdyn.About(tags=("smooth", "loops", "singular"), source="IFToMM A02")
+
 
 def _tops(q):
     return q.reshape(-1, 2)

@@ -62,6 +62,8 @@ from nsdyn._types import (
 )
 from nsdyn.errors import unknown
 
+ABOUT = nsdyn.About(tags=("switching", "many modes"), source="Patil and Bruls")
+
 SIZE = 3  # coordinates of a carrier
 
 

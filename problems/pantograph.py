@@ -54,6 +54,8 @@ from nsdyn._types import (
     Velocity,
 )
 
+ABOUT = nsdyn.About(tags=("contact", "loops", "planar"), source="Font-Llagunes and Kovecses")
+
 TABLE_1 = {
     "l1": 0.1449,
     "l2": 0.1984,

@@ -28,6 +28,8 @@ import jax.numpy as jnp
 import nsdyn
 from nsdyn.errors import ProblemError
 
+ABOUT = nsdyn.About(tags=("smooth", "loops", "singular"), source="own")
+
 
 def _up(angle):
     return jnp.stack([jnp.sin(angle), jnp.cos(angle)])

@@ -21,6 +21,8 @@ from nsdyn._types import (
     Velocity,
 )
 
+ABOUT = nsdyn.About(tags=("smooth", "planar"), source="own")
+
 
 def mass(q: Configuration, p: Params) -> Matrix:
     return jnp.diag(jnp.stack([p["mx"], p["my"]]))

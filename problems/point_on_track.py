@@ -38,6 +38,8 @@ from nsdyn._types import (
 )
 from nsdyn.errors import unknown
 
+ABOUT = nsdyn.About(tags=("switching", "planar"), source="Patil and Bruls")
+
 
 def mass(q: Configuration, p: Params) -> Matrix:
     return jnp.diag(jnp.stack([p["m"], p["my"]]))

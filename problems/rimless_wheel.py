@@ -52,6 +52,8 @@ from nsdyn._types import (
     Velocity,
 )
 
+ABOUT = nsdyn.About(tags=("walking", "impact", "planar"), source="McGeer")
+
 # The mode of spoke 0: modes must not be negative, and a wheel may first roll up the slope
 FIRST = 100
 

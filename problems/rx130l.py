@@ -29,6 +29,8 @@ from nsdyn._types import Number, Numbers, Params
 from nsdyn.multibody.chain import Chain
 from nsdyn.problems.geared_chain import SYSTEM, coordinates, parameters, shape
 
+ABOUT = nsdyn.About(tags=("robot", "locking"), source="Mueller")
+
 RATIO = 100.0
 LOCK_TIMES = (0.05, 0.10, 0.15)
 ANGLES = (0.0, np.pi / 6, np.pi / 3, 0.0, 0.0, 0.0)  # of the joints, rad; assumed

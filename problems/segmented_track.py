@@ -39,6 +39,8 @@ from nsdyn._types import (
 )
 from nsdyn.problems.point_on_track import SYSTEM
 
+ABOUT = nsdyn.About(tags=("switching", "many modes"), source="own")
+
 BOWL = np.linspace(-0.9, 0.9, 10)
 
 

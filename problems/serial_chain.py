@@ -23,6 +23,8 @@ from nsdyn.multibody.chain import Chain, tip
 from nsdyn.multibody.chain_dynamics import chain_system
 from nsdyn.multibody.skeleton import chain_coordinates, chain_shape
 
+ABOUT = nsdyn.About(tags=("chain", "contact", "locking"), source="own")
+
 GRAVITY = 9.81
 
 

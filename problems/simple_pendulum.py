@@ -16,6 +16,8 @@ import nsdyn
 from nsdyn._types import Number
 from nsdyn.problems.pendulum import ROD, SYSTEM, shape
 
+ABOUT = nsdyn.About(tags=("smooth", "planar"), source="IFToMM A01")
+
 
 def exact(t: np.ndarray, L: float = 1.0, g: float = 9.81) -> tuple[np.ndarray, np.ndarray]:
     """q and v at the times t, shapes (k, 2)."""
@@ -31,10 +33,17 @@ def exact(t: np.ndarray, L: float = 1.0, g: float = 9.81) -> tuple[np.ndarray, n
 
 
 REFERENCE = nsdyn.Reference(
-    q=(0.0, 0.0),
-    v=(0.0, 0.0),
+    q=(-0.2750874625761195, -0.9614192050991243),
+    v=(4.17559810095177, -1.1947490545604997),
     source="closed form",
     tolerance=1e-7,
+    agrees=(
+        nsdyn.Agreement("EventDriven(RK4())", 4000, 1e-08),
+        nsdyn.Agreement("EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))", 50, 1e-09),
+        nsdyn.Agreement("NSGA()", 16000, 0.0001),
+        nsdyn.Agreement("GeneralizedAlpha(index=2)", 16000, 0.0001),
+        nsdyn.Agreement("GeneralizedAlpha(index=3)", 16000, 0.0001),
+    ),
 )
 
 

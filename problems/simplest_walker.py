@@ -25,6 +25,10 @@ import nsdyn
 from nsdyn._types import Number, Numbers, Scalar
 from nsdyn.problems.compass_walker import FEET, NAMES, SYSTEM, after_strike, shape
 
+ABOUT = nsdyn.About(
+    tags=("walking", "impact", "planar"), source="Garcia, Chatterjee, Ruina, Coleman"
+)
+
 
 def gait_of(theta: Number, rate: Number) -> tuple[Number, Number, Scalar]:
     """The state (th, u, w) after a strike of light feet: the rate of the swinging leg follows from

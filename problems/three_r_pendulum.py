@@ -29,6 +29,8 @@ from nsdyn._types import (
     Velocity,
 )
 
+ABOUT = nsdyn.About(tags=("locking", "planar"), source="Mueller")
+
 LENGTH = 1.0
 MASS = 108.0
 INERTIA = 9.36

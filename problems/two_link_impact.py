@@ -25,6 +25,8 @@ from nsdyn.multibody.chain_dynamics import chain_system
 from nsdyn.multibody.skeleton import chain_shape
 from nsdyn.problems.serial_chain import gap
 
+ABOUT = nsdyn.About(tags=("contact", "chain"), source="Alexiou")
+
 
 def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
     """Both links, in the plane in which they move, and the wall."""

@@ -43,6 +43,8 @@ from nsdyn._types import (
     Velocity,
 )
 
+ABOUT = nsdyn.About(tags=("switching", "planar"), source="Patil and Bruls")
+
 
 def mass(q: Configuration, p: Params) -> Matrix:
     return jnp.diag(jnp.stack([p["m"], p["m"], p["I"]]))
