@@ -31,6 +31,33 @@ from nsdyn.errors import ProblemError
 
 ABOUT = nsdyn.About(tags=("smooth", "loops", "singular"), source="IFToMM A02")
 
+REFERENCE = nsdyn.Reference(
+    q=(
+        0.3284581115361,
+        0.9445185381802,
+        1.3284581115361,
+        0.9445185381802,
+        2.3284581115361,
+        0.9445185381802,
+    ),
+    v=(
+        1.4230514701964,
+        -0.4948688454754,
+        1.4230514701964,
+        -0.4948688454754,
+        1.4230514701964,
+        -0.4948688454754,
+    ),
+    source="own: the pendulum (4) by DOP853 of scipy, rtol 1e-13",
+    tolerance=1e-6,
+    agrees=(
+        nsdyn.Agreement("EventDriven(RK4())", 4000, 1e-6),
+        nsdyn.Agreement("EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))", 50, 1e-8),
+        nsdyn.Agreement("NSGA()", 16000, 1e-4),
+        nsdyn.Agreement("GeneralizedAlpha(index=2)", 16000, 1e-4),
+    ),
+)
+
 
 def _tops(q):
     return q.reshape(-1, 2)

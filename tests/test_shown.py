@@ -66,6 +66,18 @@ def test_names_of_a_run(run):
     assert dataset.velocity_unit.values.tolist() == ["m/s", "rad/s"]
 
 
+def test_names_in_messages(run):
+    named = corner(coordinates=NAMES)
+    with pytest.raises(nsdyn.ProblemError, match=r"as in the problem \(x \[m\], phi \[rad\]\)"):
+        nsdyn.simulate(named, METHOD, step=STEP, q0=[0.0])
+    light = nsdyn.System(
+        mass=lambda q, p: jnp.diag(jnp.array([1.0, 0.0])), force=named.system.force
+    )
+    start = {"q0": named.q0, "v0": named.v0, "t_end": 1.0, "params": named.params}
+    with pytest.raises(nsdyn.ProblemError, match=r"eigenvalue 0 for phi' \[rad/s\]. Give"):
+        nsdyn.Problem("light", light, **start, coordinates=NAMES).check()
+
+
 def test_names_are_saved_and_shapes_are_not(run, tmp_path):
     run.save(tmp_path / "run.nc")
     again = nsdyn.load(tmp_path / "run.nc")
