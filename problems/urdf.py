@@ -139,7 +139,7 @@ def from_urdf(
         v0=v0,
         t_end=t_end,
         params=params,
-        coordinates=chain_coordinates(robot.joints, robot.slides),
+        coordinates=chain_coordinates(robot.joints, robot.slides.tolist()),
         shape=chain_shape,
     )
 

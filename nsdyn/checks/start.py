@@ -60,7 +60,8 @@ def _massless(M: np.ndarray, names: Sequence[str]) -> str:
     if not names:
         return ""
     share = np.abs(np.linalg.eigh(M)[1][:, 0])
-    return f" for {', '.join(names[i] for i in np.flatnonzero(share > 0.5 * share.max()))}"
+    light = np.flatnonzero(share > 0.5 * share.max()).tolist()
+    return f" for {', '.join(names[i] for i in light)}"
 
 
 def mass_solve(report: Report, s: Sample) -> None:

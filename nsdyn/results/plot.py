@@ -2,7 +2,7 @@
 own."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -87,7 +87,7 @@ def _by_unit(symbol: str, names: Sequence[str], t: np.ndarray, values: np.ndarra
 
 def _draw(ax: "matplotlib.axes.Axes", panel: Panel) -> None:
     for i, line in enumerate(panel.values.T):
-        style = {
+        style: dict[str, Any] = {
             "color": COLOURS[i % len(COLOURS)],
             "linestyle": STYLES[i // len(COLOURS) % len(STYLES)],
         }
