@@ -114,8 +114,10 @@ def test_run_shows_and_saves(tmp_path):
         and "event 1: three_r_pendulum at t = 0.5" in result.stdout
     )
     loaded = nsdyn.load(out)
-    assert [row[1:] for row in rows[2:]] == [
-        [f"{q:.9g}", f"{v:.9g}"] for q, v in zip(loaded.q[-1], loaded.v[-1], strict=True)
+    last = zip(loaded.coordinates, loaded.q[-1], loaded.v[-1], strict=True)
+    end = [line.split("  ") for line in result.stdout.splitlines() if "[rad]" in line]
+    assert [[x.strip() for x in line if x] for line in end] == [
+        [name, f"{q:.9g}", f"{v:.9g}"] for name, q, v in last
     ]
     assert picture.stat().st_size > 0
 
