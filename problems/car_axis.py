@@ -65,6 +65,12 @@ def rows(q: Configuration, t: AnyTime, p: Params) -> Rows:
     return jnp.stack([upright, axis])
 
 
+def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
+    """The axis, and the line from the left wheel to its end of the axis. The right wheel is not
+    drawn: where it is depends on the time."""
+    return (jnp.stack([q[:2], q[2:]]), jnp.stack([jnp.zeros(2), q[:2]]))
+
+
 SYSTEM = nsdyn.System(mass=mass, force=force)
 AXIS = nsdyn.Fixed(rows)
 
@@ -93,4 +99,6 @@ def car_axis(
         v0=jnp.stack([slide, zero, slide, zero]),
         t_end=t_end,
         params=params,
+        coordinates=("x_l", "y_l", "x_r", "y_r"),  # without units, as in the test set
+        shape=shape,
     )

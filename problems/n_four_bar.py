@@ -78,6 +78,13 @@ def rods(q, t, p):
     return 0.5 * (jnp.sum(ends**2, axis=1) - p["L"] ** 2)  # (2)
 
 
+def shape(q, p):
+    """The standing rods, and the line of the tops."""
+    B = _tops(q)
+    standing = jnp.stack([_feet(q, p), B], axis=1)
+    return (*standing, B)
+
+
 SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential, solve=solve)
 RODS = nsdyn.Fixed(rods)
 
@@ -106,4 +113,14 @@ def n_four_bar(windows=2, m=1.0, L=1.0, g=9.81, v0=1.0, t_end=10.0) -> nsdyn.Pro
     q = jnp.zeros(2 * windows + 2)
     q0 = (_feet(q, params) + params["L"] * jnp.array([[0.0, 1.0]])).ravel()
     v0 = jnp.tile(jnp.stack([jnp.asarray(v0, float), jnp.zeros(())]), windows + 1)
-    return nsdyn.Problem("n_four_bar", SYSTEM, RODS, q0=q0, v0=v0, t_end=t_end, params=params)
+    return nsdyn.Problem(
+        "n_four_bar",
+        SYSTEM,
+        RODS,
+        q0=q0,
+        v0=v0,
+        t_end=t_end,
+        params=params,
+        coordinates=[f"{axis}_{i} [m]" for i in range(windows + 1) for axis in "xy"],
+        shape=shape,
+    )

@@ -20,6 +20,7 @@ rest and returns.
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 import nsdyn
 from nsdyn._types import (
@@ -69,6 +70,11 @@ def neighbour(
     return jnp.where(fired[(segment + 1) % 2], segment + 1, segment - 1)
 
 
+def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
+    """The polygon, and the particle."""
+    return (jnp.stack([p["x"], p["y"]], axis=1), q[None])
+
+
 def segmented_track(
     x: Numbers = BOWL,
     y: Numbers = BOWL**2 / 2,
@@ -104,5 +110,13 @@ def segmented_track(
     polygon = nsdyn.Transitions(rows=line, guards=ends, after=neighbour, mode0=segment)
     v0 = jnp.stack([ahead, ahead * rise])
     return nsdyn.Problem(
-        "segmented_track", SYSTEM, polygon, q0=q0, v0=v0, t_end=t_end, params=params
+        "segmented_track",
+        SYSTEM,
+        polygon,
+        q0=q0,
+        v0=v0,
+        t_end=t_end,
+        params=params,
+        coordinates=("x [m]", "y [m]"),
+        shape=shape,
     )

@@ -87,6 +87,7 @@ Studies = Annotated[
 Step = Annotated[float, typer.Option(help="Step size.")]
 EndTime = Annotated[float | None, typer.Option(help="End time; default: that of the problem.")]
 PLOTS = (".png", ".pdf", ".svg")
+FILMS = (".gif", ".mp4")
 OutFile = Annotated[Path | None, typer.Option(help="Write the results to this netCDF file.")]
 
 
@@ -167,6 +168,13 @@ def run(
     plot: Annotated[
         Path | None, typer.Option(help="Draw the trajectory into this file (png, pdf, svg).")
     ] = None,
+    animate: Annotated[
+        Path | None, typer.Option(help="Write the motion as a film to this file (gif, mp4).")
+    ] = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(help="Seconds of motion in a second of the film; 1: real time."),
+    ] = None,
     events: Annotated[
         bool, typer.Option("--events", help="Show the events and analyse each.")
     ] = False,
@@ -180,6 +188,7 @@ def run(
         rule = _law(law)
         _require_target("--out", out, ())
         _require_target("--plot", plot, PLOTS)
+        _require_target("--animate", animate, FILMS)
         with busy("compiling and running"):
             trajectory = nsdyn.simulate(
                 chosen, method, step=step, law=rule, t_end=t_end, save_every=save_every
@@ -194,6 +203,10 @@ def run(
         if plot is not None:
             trajectory.plot().savefig(plot)
             print(f"wrote {plot}")
+        if animate is not None:
+            with counted("frames") as report:
+                trajectory.animate(animate, chosen, speed=speed, progress=report)
+            print(f"wrote {animate}")
 
 
 @app.command(

@@ -20,6 +20,7 @@ from nsdyn.laws.post_switch import PostSwitchGradient
 from nsdyn.mechanics.model import Model
 from nsdyn.mechanics.system import System
 from nsdyn.problem import Problem, as_arrays
+from nsdyn.results.drawing import Drawing
 from nsdyn.stepping.integrator import (
     AbstractIntegrator,
     AbstractSmoothMethod,
@@ -85,6 +86,15 @@ class Setup(eqx.Module):
             "t_end": self.grid.t_end,
             "has_potential": problem.system.potential is not None,
         }
+
+
+def shown(problem: Problem) -> dict[str, Any]:
+    """How a `Solution` is shown; apart, as it must not take part in compilation."""
+    return {
+        "coordinates": problem.coordinates,
+        "velocities": problem.velocities,
+        "drawing": Drawing.of(problem),
+    }
 
 
 def setup(

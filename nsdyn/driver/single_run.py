@@ -22,6 +22,7 @@ from nsdyn.driver.arguments import (
     plain_values,
     refuse_tracers,
     setup,
+    shown,
 )
 from nsdyn.driver.collect import Collected, collect, sampled
 from nsdyn.driver.dense import kept_steps, with_cut_grid
@@ -130,7 +131,7 @@ def computed(problem: Problem, run: Setup, values: Values) -> Solution:
     programs, backend = backends.programs(run, nothing, values)
     found = collect(run, nothing, values, kept, programs)
     params = plain(values.params, other=lambda name, x: x)
-    about = {**run.about(problem), "backend": backend}
+    about = {**run.about(problem), **shown(problem), "backend": backend}
     solution = found.solution(run.grid.times_of(kept), params, about)
     if not solution.ok:
         solution = solution.trimmed()
