@@ -1,5 +1,4 @@
-"""What studies have left in their folders: figures, captions, tables and where the data come from.
-"""
+"""What studies have left in their folders: figures, captions, tables and where the data come from."""
 
 import csv
 import json
@@ -33,7 +32,9 @@ def studies(folder: str | Path) -> list[Study]:
     """The studies in a folder, or the folder itself if it is one."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise FileError(f"report: {folder} is no folder; make one with: nsdyn figures --out {folder}")
+        raise FileError(
+            f"report: {folder} is no folder; make one with: nsdyn figures --out {folder}"
+        )
     places = [folder, *sorted(x for x in folder.iterdir() if x.is_dir())]
     found = [_study(place) for place in places if (place / "captions.txt").is_file()]
     if not found:

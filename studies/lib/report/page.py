@@ -16,6 +16,7 @@ import nsdyn
 from nsdyn.studies.lib import archive
 from nsdyn.studies.lib.report.collect import Study, Table
 
+SHOWN_BY = "player"  # the place of the player on the page
 WIDTH = 1500  # pixels of a figure
 COLOURS = 128  # of a figure: curves and text need no more
 PLAYER = """\
@@ -49,7 +50,7 @@ def write(path: str | Path, studies: Sequence[Study], motions: Sequence[dict[str
 
 
 def page(studies: Sequence[Study], motions: Sequence[dict[str, Any]]) -> str:
-    names = (["motions"] if motions else []) + [study.name for study in studies]
+    names = ([SHOWN_BY] if motions else []) + [study.name for study in studies]
     links = "".join(f'<a href="#{name}">{_title(name)}</a>' for name in names)
     now = datetime.now(UTC).strftime("%Y-%m-%d")
     parts = [
@@ -72,7 +73,7 @@ def page(studies: Sequence[Study], motions: Sequence[dict[str, Any]]) -> str:
 def _motions(motions: Sequence[dict[str, Any]]) -> str:
     data = json.dumps(list(motions)).replace("<", "\\u003c")
     held = f'<script type="application/json" id="motions">{data}</script>'
-    return f'<h2 id="motions-title"><a id="motions"></a>Motions</h2>{PLAYER}{held}'
+    return f'<h2 id="{SHOWN_BY}">Mechanisms in motion</h2>{PLAYER}{held}'
 
 
 def _section(study: Study) -> str:
@@ -82,7 +83,8 @@ def _section(study: Study) -> str:
         for name, text in study.texts.items()
     )
     origin = "".join(
-        f"<tr><td>{name}</td><td>{html.escape(text)}</td></tr>" for name, text in study.origin.items()
+        f"<tr><td>{name}</td><td>{html.escape(text)}</td></tr>"
+        for name, text in study.origin.items()
     )
     return (
         f'<h2 id="{study.name}">{_title(study.name)}</h2>'
