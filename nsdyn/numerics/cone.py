@@ -104,7 +104,7 @@ def _solution(careful: bool, W, b, mu, on, P0) -> Answer:
 
 @_solution.defjvp
 def _rule(careful: bool, primals: tuple, tangents: tuple) -> tuple[Answer, Answer]:
-    W, b, mu, on, P0 = primals
+    W, b, mu, on, _ = primals
     dots = tangents[:3]
     answer = _solution(careful, *primals)
     scaling = Scaling.of(W, b, on)

@@ -132,36 +132,60 @@ def interior_point(
     return jnp.where(wanted, lax.while_loop(going, iterate, first).z.x, 0.0)
 
 
+class Linearised(NamedTuple):
+    """(1) to (3) linearised at z: the matrix L of (4) with its rows scaled, what the products are,
+    and what s and y lack of w."""
+
+    problem: ConeProblem
+    friction: Friction
+    z: Inner
+    at: Products
+    L: Array
+    scale: Array
+    Kw: Array
+    missing: Array
+
+    @staticmethod
+    def of(problem: ConeProblem, friction: Friction, z: Inner) -> "Linearised":
+        k, d = problem.shape
+        Kw, Kx = _blocks(friction, z)
+        A = problem.A.reshape(k, d, k * d)
+        own = (Kx[:, :, None, :] * jnp.eye(k)[:, None, :, None]).reshape(k, d, k * d)
+        L = (jnp.einsum("kij,kjm->kim", Kw, A) + own).reshape(k * d, k * d)  # (4)
+        scale = 1.0 / jnp.max(jnp.abs(L), axis=1)
+        missing = problem.velocity(z.x) - jnp.concatenate([z.s[:, None], z.y], axis=1)
+        at = friction.products(z, z)
+        return Linearised(problem, friction, z, at, scale[:, None] * L, scale, Kw, missing)
+
+    def direction(self, kap: Scalar, less: Products) -> Inner:
+        """The direction to the products kap, with `less` subtracted."""
+        z, friction = self.z, self.friction
+        m, some = friction
+        mx = m * z.x[:, 0]
+        c1 = kap - self.at.normal - less.normal
+        c2 = kap - self.at.scalar - less.scalar
+        c3 = -self.at.vector - less.vector - z.x[:, 1:] * (c2 / mx)[:, None]
+        c3 = jnp.where(some[:, None], c3, -z.x[:, 1:])
+        right = jnp.concatenate([c1[:, None], c3], axis=1)
+        right = right - jnp.einsum("kij,kj->ki", self.Kw, self.missing)
+        dx = small.solve_pivoted(self.L, self.scale * right.reshape(-1)).reshape(z.x.shape)
+        dw = self.problem.response(dx) + self.missing
+        turned = jnp.sum(z.x[:, 1:] * dw[:, 1:] + z.y * dx[:, 1:], axis=1)
+        dh = (c2 - m * z.h * dx[:, 0] - turned) / mx  # (2)
+        return Inner(dx, dw[:, 0], dw[:, 1:], jnp.where(some, dh, 0.0))
+
+
 def _direction(
     problem: ConeProblem, friction: Friction, z: Inner, last_step: Scalar
 ) -> tuple[Inner, Scalar]:
     """Mehrotra's direction and the gap before it."""
-    k, d = problem.shape
-    at = friction.products(z, z)
-    gap = friction.gap(at)
-    Kw, Kx = _blocks(friction, z)
-    A = problem.A.reshape(k, d, k * d)
-    own = (Kx[:, :, None, :] * jnp.eye(k)[:, None, :, None]).reshape(k, d, k * d)
-    L = (jnp.einsum("kij,kjm->kim", Kw, A) + own).reshape(k * d, k * d)  # (4)
-    scale = 1.0 / jnp.max(jnp.abs(L), axis=1)
-    w = problem.velocity(z.x)
-    missing = w - jnp.concatenate([z.s[:, None], z.y], axis=1)
-    mx = friction.m * z.x[:, 0]
+    here = Linearised.of(problem, friction, z)
+    gap = friction.gap(here.at)
     cautious = last_step < SHORT
 
     def aim(_, carry):
         kap, less, _ = carry
-        c1 = kap - at.normal - less.normal
-        c2 = kap - at.scalar - less.scalar
-        c3 = -at.vector - less.vector - z.x[:, 1:] * (c2 / mx)[:, None]
-        c3 = jnp.where(friction.some[:, None], c3, -z.x[:, 1:])
-        right = jnp.concatenate([c1[:, None], c3], axis=1)
-        right = right - jnp.einsum("kij,kj->ki", Kw, missing)
-        dx = small.solve_pivoted(scale[:, None] * L, scale * right.reshape(-1)).reshape(k, d)
-        dw = problem.response(dx) + missing
-        turned = jnp.sum(z.x[:, 1:] * dw[:, 1:] + z.y * dx[:, 1:], axis=1)
-        dh = (c2 - friction.m * z.h * dx[:, 0] - turned) / mx
-        dz = Inner(dx, dw[:, 0], dw[:, 1:], jnp.where(friction.some, dh, 0.0))
+        dz = here.direction(kap, less)
         t = friction.length(z, dz, 1.0)
         there = z.moved(t, dz)
         after = jnp.maximum(friction.gap(friction.products(there, there)), 0.0)
@@ -170,7 +194,7 @@ def _direction(
         less = jax.tree.map(lambda x: trust * x, friction.products(dz, dz))
         return jnp.maximum(sigma * gap, LAST_KAP), less, dz
 
-    nothing = jax.tree.map(jnp.zeros_like, at)
+    nothing = jax.tree.map(jnp.zeros_like, here.at)
     return lax.fori_loop(0, 2, aim, (jnp.zeros(()), nothing, z))[2], gap
 
 
