@@ -30,10 +30,13 @@ while the rows G hold:
 
 The projection (8) only pushes, and only out of an overlap that the contact does not leave by itself
 in the next step: pushing a body that bounces would give it energy. A body then comes to rest with
-gaps of 0, not within an overlap that holds it, so with projection
+gaps of 0, not within an overlap that holds it, so with projection e counts as 0 where a hop would
+be shorter than a step,
 
-    gaps up to `Tolerances.touch` count as closed in (5), and e as 0 where a hop would be shorter
-    than a step:  e |psi_N| < h/2 |gap_q| |q''|,  q'' from the forces alone                      (9)
+    e |psi_N| < h/2 |gap_q| |q''|,   q'' from the forces alone                                   (9)
+
+A body at rest has gaps of 0 up to round-off, or up to the tolerance of the projection: without
+projection values up to ROUND_OFF count as 0 in (5), with it up to `Tolerances.touch`.
 
 H is evaluated at q_1, or at q_0, which makes (6) linear in v_1 and is what Siconos does for bodies.
 (5) is Siconos' rule too.
@@ -68,6 +71,8 @@ from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics.cone import Answer
 from nsdyn.numerics.newton import NOISE, Effort, Newton
 from nsdyn.stepping.mode_change import LawAnswer
+
+ROUND_OFF = 1e-13  # of a gap, relative to its terms
 
 
 def _theta(x: Any) -> Scalar:
@@ -169,10 +174,10 @@ class MoreauJean(AbstractTimeStepping):
         ahead = gaps(point.q) + self.forecast * h * before[:, 0]
         laws = contacts.coefficients(model, p)
         shift = laws.E * before
-        closed: Any = 0.0
+        slope = jax.lax.stop_gradient(jax.jacfwd(gaps)(point.q))
+        size = jnp.abs(slope) @ (model.scale.q + jnp.abs(point.q))
+        closed = (model.scale.touch if self.projection else ROUND_OFF) * size
         if self.projection:
-            slope = jax.lax.stop_gradient(jax.jacfwd(gaps)(point.q))
-            closed = model.scale.near_zero(slope, point.q)
             push = model.system.rate(point.q, model.system.solver(point.q, p)(f0), p)
             slow = jnp.abs(shift[:, 0]) < 0.5 * h * (jnp.abs(slope) @ jnp.abs(push))  # (9)
             shift = shift.at[:, 0].set(jnp.where(slow, 0.0, shift[:, 0]))
