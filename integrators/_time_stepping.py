@@ -259,8 +259,8 @@ class AbstractTimeStepping(AbstractIntegrator):
             after = model.after(fell, end.point, p)
             new_mode = NewMode(after.mode, after.held, law, again)
             fired = jnp.where(again, fell, fired)
-            new = (end, log.append(new, go), fired, new_mode, go, again, search)
-            return search.unless_repeated(new, carry)  # (4)
+            taken = (end, log.append(new, go), fired, new_mode, go, again, search)
+            return search.unless_repeated(taken, carry)  # (4)
 
         false = jnp.zeros((), bool)
         no_guards = jnp.zeros(model.k, bool)
@@ -284,7 +284,7 @@ class AbstractTimeStepping(AbstractIntegrator):
 
         first = (state, Search.begin(state), state.status == Status.OK)
         end, _, _ = jax.lax.while_loop(lambda c: c[-1], take, first)
-        return end, end.memory.P
+        return end, Search.begin(end).P
 
     def step_differentiable(
         self,

@@ -125,9 +125,8 @@ class Contacts(AbstractConstraint):
     def coefficients(self, p: Params, k: int) -> tuple[Array, Array, Array]:
         """mu, e and e_T, each of shape (k,)."""
         found = {**self.numbers, **{name: function(p) for name, function in self.functions}}
-        return tuple(
-            jnp.broadcast_to(jnp.asarray(found[name], float), (k,)) for name in ("mu", "e", "e_T")
-        )
+        each = lambda name: jnp.broadcast_to(jnp.asarray(found[name], float), (k,))
+        return each("mu"), each("e"), each("e_T")
 
     def slips(self, q: Configuration, v: Velocity, t: Time, p: Params, k: int) -> Array:
         """psi_T, shape (k, d - 1)."""
@@ -170,6 +169,7 @@ class Contacts(AbstractConstraint):
             _check_count(name, np.shape(number), k)
 
     def _check_slip(self, k: int, q: Configuration, v: Velocity, t: Time, p: Params) -> None:
+        assert self.slip is not None
         slip = expect.returned("Contacts(slip=...)", self.slip, q, v, t, p)
         scalar_gap = expect.returned("Contacts(gap=...)", self.gap, q, t, p).shape == ()
         shape = slip.shape

@@ -38,7 +38,7 @@ class SaddlePoint:
         m, n = G.shape
         if not len(rows):
             return jnp.zeros((m, n)), jnp.zeros((n, m)), jnp.zeros_like
-        wide = np.eye(m)[:, rows]
+        wide = jnp.asarray(np.eye(m)[:, rows])
         Gm, Y, inverse = kkt.schur(self.solve_mass, G[rows], live[rows])
         return wide @ Gm, Y @ wide.T, lambda c: wide @ inverse(c[rows])
 

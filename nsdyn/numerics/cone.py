@@ -117,7 +117,7 @@ def _rule(careful: bool, primals: tuple, tangents: tuple) -> tuple[Answer, Answe
     dF = jax.jvp(residual, (W, b, mu), dots)[1]
     J = scaling.apply(W, b, mu).jacobian(x)
     dx = _regular_solution(J, -dF).reshape(b.shape)  # (1)
-    none = lambda a: np.zeros(a.shape, jax.dtypes.float0)
+    none: Any = lambda a: np.zeros(a.shape, jax.dtypes.float0)
     return answer, Answer(
         P=jnp.where(scaling.rows, scaling.size * dx, 0.0),
         mode=none(answer.mode),
@@ -140,7 +140,7 @@ def _regular_solution(J: Float[Array, "n n"], c: Float[Array, " n"]) -> Float[Ar
 
 def _quickly(problem: ConeProblem, x0: Impulses) -> tuple[Impulses, Scalar, Any, Any]:
     found = newton(problem, x0, True, FIRST, TOLERANCE)
-    return found.x, found.error, jnp.ones((), int), found.count
+    return found.x, found.error, jnp.ones((), int), found.rounds
 
 
 def _carefully(problem: ConeProblem, x0: Impulses) -> tuple[Impulses, Scalar, Any, Any]:
@@ -171,7 +171,7 @@ def _carefully(problem: ConeProblem, x0: Impulses) -> tuple[Impulses, Scalar, An
             jnp.where(better, found.x, best),
             jnp.where(better, found.error, error),
             i + 1,
-            count + found.count,
+            count + found.rounds,
         )
 
     last = 3 + GUESSES

@@ -27,7 +27,7 @@ S. Mehrotra: On the implementation of a primal-dual interior point method. SIAM 
 differentiable physics engine for robotics (2022), for contacts by interior points.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -101,7 +101,7 @@ class Friction(NamedTuple):
 
 class Progress(NamedTuple):
     z: Inner
-    count: Array
+    rounds: Array
     error: Array
     step: Array
 
@@ -116,8 +116,8 @@ def interior_point(
     one = jnp.ones(k)
     start = Inner(jnp.zeros((k, d)).at[:, 0].set(1.0), one, jnp.zeros((k, d - 1)), one)
 
-    def going(c: Progress) -> Array:
-        return wanted & (c.error > tolerance) & (c.count < limit)
+    def going(c: Progress) -> Any:
+        return wanted & (c.error > tolerance) & (c.rounds < limit)
 
     def iterate(c: Progress) -> Progress:
         dz, gap = _direction(problem, friction, c.z, c.step)
@@ -126,7 +126,7 @@ def interior_point(
         usable = new.is_finite
         new = Inner(*(jnp.where(usable, a, b) for a, b in zip(new, c.z, strict=True)))
         error = jnp.where(usable, _error(problem, friction, new), -1.0)
-        return Progress(new, c.count + 1, error, t)
+        return Progress(new, c.rounds + 1, error, t)
 
     first = Progress(start, jnp.zeros((), int), jnp.full((), jnp.inf), jnp.ones(()))
     return jnp.where(wanted, lax.while_loop(going, iterate, first).z.x, 0.0)

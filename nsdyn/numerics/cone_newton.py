@@ -16,7 +16,7 @@ V. Acary, M. Bremond, O. Huber: On solving contact problems with Coulomb frictio
 numerical comparisons. Springer 2018, 375-457.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +41,7 @@ class Iterate(NamedTuple):
 
     x: Array
     error: Array
-    count: Array
+    rounds: Array
     stalled: Array
 
 
@@ -53,8 +53,8 @@ def newton(
     k, d = problem.shape
     steps = 0.5 ** jnp.arange(float(HALVINGS))
 
-    def going(c: Iterate) -> Array:
-        return wanted & (c.error > tolerance) & (c.count < limit) & (c.stalled < STALLED)
+    def going(c: Iterate) -> Any:
+        return wanted & (c.error > tolerance) & (c.rounds < limit) & (c.stalled < STALLED)
 
     def iterate(c: Iterate) -> Iterate:
         w = problem.velocity(c.x)
@@ -72,7 +72,7 @@ def newton(
         return Iterate(
             x=jnp.where(usable, x, c.x),
             error=jnp.where(usable, error, c.error),
-            count=c.count + 1,
+            rounds=c.rounds + 1,
             stalled=jnp.where(some, 0, c.stalled + 1),
         )
 
@@ -99,7 +99,7 @@ def proximal_points(
     """Proximal points from x0, if wanted, at most `limit` of them."""
     first, *bounds = ALPHA
 
-    def going(c: Proximal) -> Array:
+    def going(c: Proximal) -> Any:
         return wanted & (c.error > tolerance) & (c.rounds < limit)
 
     def one(c: Proximal) -> Proximal:
