@@ -104,6 +104,11 @@ class NativeProgram:
             found[k] = found[k][0]
         return jax.tree.unflatten(structure, found)
 
+    def made_for(self, *args) -> tuple[Program, Any]:
+        """The program for such arguments, and the structure of its result."""
+        static, arrays = split(args)
+        return self._program(static, [np.asarray(x) for x in arrays], args)[:2]
+
     def _program(self, static: tuple, arrays: list, args: tuple) -> tuple[Program, Any, tuple]:
         key = static, tuple((x.shape, x.dtype) for x in arrays)
         with self._lock:
