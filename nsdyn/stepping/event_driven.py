@@ -32,6 +32,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from nsdyn._jitted import traced_once
 from nsdyn._types import Flag, GuardMask, Guards, Number, Params
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw
@@ -55,7 +56,7 @@ from nsdyn.stepping.mode_change import change_mode
 LAST_PIECE = 0.99  # of the rest of a step: such a piece is stretched to meet the grid time
 # Intervals in which guards are sampled on a step; on a step with an event there are more.
 INTERVALS = 4
-INTERVALS_OF_LONG_STEPS = 16  # those of a method with error control
+INTERVALS_OF_LONG_STEPS = 8  # those of a method with error control
 
 
 class EventPlan(eqx.Module):
@@ -395,11 +396,7 @@ class EventDriven(AbstractIntegrator):
         return end, jnp.any(seen.fired) | seen.fell_back
 
     def _smooth(self, model: Model, state: State, h: Number, p: Params) -> State:
-        """Phi: a step of the method with drift removed and guards evaluated."""
-        finish = (lambda point: project(model, point, p)) if self.project and model.drifts else None
-        point, memory = self.method.step(model, state.point, state.memory, h, p, finish)
-        end = state.arrived(model, point, memory, p)
-        return end if memory.effort is None else end.with_effort(memory.effort, state.point)
+        return _smooth(self, model, state, h, p)
 
     def _renewed(self, model: Model, state: State, p: Params) -> State:
         """The state with its constraints satisfied and the memory of the method rebuilt."""
@@ -488,6 +485,17 @@ class EventDriven(AbstractIntegrator):
         change = jnp.where(event.moves, -g / jnp.where(event.moves, slope, 1.0), 0.0)
         t, q, v = (y + rate * change for y, rate in zip(x, velocity, strict=True))  # (4)
         return state.point.replace(t=t, q=q, v=v)
+
+
+@traced_once
+def _smooth(driver: EventDriven, model: Model, state: State, h: Number, p: Params) -> State:
+    """Phi: a step of the method with drift removed and guards evaluated."""
+    method = driver.method
+    drifts = driver.project and model.drifts
+    finish = (lambda point: project(model, point, p)) if drifts else None
+    point, memory = method.step(model, state.point, state.memory, h, p, finish)
+    end = state.arrived(model, point, memory, p)
+    return end if memory.effort is None else end.with_effort(memory.effort, state.point)
 
 
 def _rates(model: Model, state: State, p: Params) -> Guards:
