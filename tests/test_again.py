@@ -1,4 +1,4 @@
-"""Runs whose like was made before: the same answers as the first time, and nothing is overlooked."""
+"""Runs whose like was made before: the same answers as the first time; nothing is overlooked."""
 
 import dataclasses
 from concurrent.futures import ThreadPoolExecutor
@@ -104,7 +104,7 @@ WRONG = (
 )
 
 
-@pytest.mark.parametrize("options, message", WRONG)
+@pytest.mark.parametrize(("options", "message"), WRONG)
 def test_what_is_wrong_is_still_refused(options, message):
     with pytest.raises(nsdyn.ProblemError, match=message):
         nsdyn.simulate(PROBLEM, RK4, **{"step": 0.01} | options)

@@ -13,7 +13,7 @@ the long way, where everything is checked, refused and explained.
 import math
 from collections import OrderedDict
 from threading import local
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -22,17 +22,16 @@ from nsdyn._jitted import split
 from nsdyn._version import __version__
 from nsdyn.driver import backend as backends
 from nsdyn.driver.arguments import Setup, Values
-from nsdyn.driver.blocks import BLOCK, NEVER, Block, traced
-from nsdyn.driver.grid import CHUNK, Grid
+from nsdyn.driver.blocks import Block
+from nsdyn.driver.grid import Grid
+from nsdyn.driver.in_place import NO_ARRAY, InPlace
 from nsdyn.mechanics.model import Model
-from nsdyn.native.call import Call
 from nsdyn.numerics.newton import Effort
 from nsdyn.problem import Problem
 from nsdyn.results.events import Events
 from nsdyn.results.solution import Solution, plain
 from nsdyn.stepping.log import Event
 
-NO_ARRAY = -1
 MISSES = 3  # runs in a row that end early, and are repeated the long way: enough of this
 REMEMBERED = 32  # combinations of problem and settings
 SOUND = 64  # starts of one of them that were checked
@@ -42,51 +41,31 @@ FLOATS = (float, int, np.float64)
 INTEGERS = (int, np.int64)
 
 
-class Places(NamedTuple):
-    """The numbers of the arrays among the arguments of the programs."""
-
-    grid: Grid  # with a number in each field
-    max_events: int
-    params: list[int]  # NO_ARRAY for what is none
-    q0: int
-    v0: int
-    progress: list[int]
-    kept: int
-    first: int
-    length: int
-
-
 class Workspace(local):
-    """The programs with their arguments, for each thread its own."""
+    """The programs in their places, for each thread its own, and which values they were given."""
 
-    def __init__(self, known: "Known"):
-        self.begin, self.advance = Call(known.begin), Call(known.advance)
-        self.both = self.begin, self.advance
-        places = known.places
-        self.kept = np.full(BLOCK + CHUNK, NEVER)
-        self.filled = 0
+    def __init__(self, run: Setup, values: Values):
+        nothing: Any = jax.tree.map(lambda _: None, values)
+        self.programs = InPlace(backends.SINGLE, run, nothing, values)
+        self.set, self.blocks = self.programs.set, self.programs.blocks
+        places = self.programs.places
+        self.params = jax.tree.leaves(places.shared.params)
+        self.start = places.shared.q0, places.shared.v0
+        self.leaves: list[Any] = [None] * len(self.params)
+        self.vectors: list[Any] = [None, None]
         self.times = np.zeros(3)  # t0, t_end, step
-        self.counts = np.zeros(5, int)  # save_every, steps, max_events, first, length
+        self.counts = np.zeros(3, int)  # save_every, steps, max_events
         grid = places.grid
-        for k, array in enumerate(known.settings):
-            self.set(k, array)
         for j, k in enumerate((grid.t0, grid.t_end, grid.step)):
             self.set(k, self.times[j : j + 1])
         for j, k in enumerate((grid.save_every, grid.steps, places.max_events)):
             self.set(k, self.counts[j : j + 1])
-        self.advance.set(places.kept, self.kept)
-        self.advance.set(places.first, self.counts[3:4])
-        self.advance.set(places.length, self.counts[4:5])
-        for result, k in zip(self.begin.results, places.progress, strict=True):
-            self.advance.set(k, result)
-        self._name_results(jax.tree.unflatten(known.structure, self.advance.results)[0])
-        self.leaves: list[Any] = [None] * len(places.params)
-        self.vectors: list[Any] = [None, None]
+        self._name_results(self.programs.block)
 
     def _name_results(self, block: Block) -> None:
         """What a block leaves, in plain tables, which are faster than modules."""
         samples, point = block.samples, block.samples.point
-        self.step, self.event_count = block.step, block.event_count
+        self.count, self.event_count = block.count, block.event_count
         self.samples = {
             "q": point.q,
             "v": point.v,
@@ -98,15 +77,8 @@ class Workspace(local):
             dict(vars(x)) for x in (block.records, block.ending, block.effort)
         )
 
-    def set(self, number: int, array: Any) -> None:
-        for call in self.both:
-            call.set(number, array)
-
-    def keep(self, numbers: np.ndarray) -> None:
-        """Let these steps be recorded."""
-        self.kept[: len(numbers)] = numbers
-        self.kept[len(numbers) : self.filled] = NEVER
-        self.filled = len(numbers)
+    def held(self, number: int) -> np.ndarray:
+        return self.programs.begin.held(number)
 
 
 class Known:
@@ -117,22 +89,13 @@ class Known:
         self.controls_error = run.integrator.controls_error
         self.about = run.about(problem) | {"backend": "native"}
         self.about |= {"nsdyn_version": __version__, "note": ""}
-        nothing: Any = jax.tree.map(lambda _: None, values)
-        first = (traced(run), nothing, values)
-        progress = backends.SINGLE.begin(*first)
-        numbers = (np.full(BLOCK + CHUNK, NEVER), np.asarray(0), np.asarray(CHUNK))
-        second = (*first, progress, *numbers)
-        self.begin, _ = backends.SINGLE.begin.made_for(*first)
-        self.advance, self.structure = backends.SINGLE.advance.made_for(*second)
-        self.places = _places(second)
-        self.settings = [np.asarray(x) for x in split(first)[1]]
         self.leaves, self.tree = jax.tree.flatten(values.params)
         self.is_table = type(values.params) is dict and self.tree == jax.tree.structure(
             dict.fromkeys(values.params, 0)
         )
         self.like = [(np.shape(x), getattr(x, "dtype", None)) for x in self.leaves]
         self.size = np.shape(values.q0), np.shape(values.v0)
-        self.workspace = Workspace(self)
+        self.workspace = Workspace(run, values)
         self.sound: OrderedDict[bytes, None] = OrderedDict()
         self.grids: OrderedDict[tuple, tuple] = OrderedDict()
         self.misses = 0
@@ -157,8 +120,6 @@ class Known:
             plain = type(step) in FLOATS and type(end) in FLOATS and type(save_every) in INTEGERS
             if not plain or not (0 < step < math.inf and t0 < end < math.inf and save_every > 0):
                 return None
-            if (end - t0) / step > BLOCK * save_every - 1:  # more than one block: time is no issue
-                return None
             grid = Grid(t0, float(end), float(step), int(save_every))
             times, counts = (grid.t0, grid.t_end, grid.step), (grid.save_every, grid.steps)
             found = self.grids[key] = times, counts, grid.saved, grid.times()
@@ -168,12 +129,12 @@ class Known:
 
     def _set_values(self, space: Workspace, params: Any, q0: Any, v0: Any) -> bool:
         """Put parameters and initial state in their places; False if they are not as usual."""
-        problem, places = self.problem, self.places
+        problem = self.problem
         leaves, tree = jax.tree.flatten(problem.params if params is None else params)
         if tree != self.tree:
             return False
         for j, x in enumerate(leaves):
-            number = places.params[j]
+            number = space.params[j]
             if x is space.leaves[j] and type(x) is ARRAY:
                 continue
             if number == NO_ARRAY:
@@ -187,7 +148,7 @@ class Known:
             space.set(number, array)
             space.leaves[j] = x
         vectors = (problem.q0 if q0 is None else q0), (problem.v0 if v0 is None else v0)
-        for j, (x, number) in enumerate(zip(vectors, (places.q0, places.v0), strict=True)):
+        for j, (x, number) in enumerate(zip(vectors, space.start, strict=True)):
             if x is space.vectors[j] and type(x) is ARRAY:
                 continue
             array = _usual(x, self.size[j], np.dtype(float))
@@ -218,44 +179,33 @@ class Known:
         if check and self._start(space) not in self.sound:
             return None
         times, counts, kept, t = grid
-        space.keep(kept)
         space.times[:] = times
-        space.counts[:3] = *counts, max_events
-        space.counts[3:] = 0, CHUNK
-        space.begin()
-        space.advance()
-        if space.ending["status"] or space.step != counts[1]:
+        space.counts[:] = *counts, max_events
+        parts = [_taken(space) for _ in space.blocks(kept)]
+        if space.ending["status"]:
             self.misses += 1
             return None
         self.misses = 0
-        given = self.problem.params if values[0] is None else values[0]
-        return self._solution(space, times, counts[0], t.copy(), given)
-
-    def _solution(
-        self, space: Workspace, times: tuple, save_every: int, t: np.ndarray, params: Any
-    ) -> Solution:
-        count, events = len(t), int(space.event_count)
-        samples = {name: x[:count].copy() for name, x in space.samples.items()}
-        ending = {name: x.copy() for name, x in space.ending.items()}
+        samples, records = parts[0] if len(parts) == 1 else _joined(parts)
+        table = {"records": _filled(Event, records), "count": np.array(len(records["t"]))}
         effort = {name: x.copy() for name, x in space.effort.items()}
-        records = {name: x[:events].copy() for name, x in space.records.items()}
-        table = {"records": _filled(Event, records), "count": np.array(events)}
         own = {
-            "t": t,
+            "t": t.copy(),
             "events": _filled(Events, table),
             "effort": _filled(Effort, effort),
-            "params": self._params(space, params),
+            "params": self._params(space, self.problem.params if values[0] is None else values[0]),
             "step": times[2],
-            "save_every": save_every,
+            "save_every": counts[0],
             "t_end": times[1],
         }
+        ending = {name: x.copy() for name, x in space.ending.items()}
         return _filled(Solution, self.about | samples | ending | own)
 
     def _params(self, space: Workspace, given: Any) -> Any:
         """What `plain` makes of the parameters."""
         arrays = [
-            old if number == NO_ARRAY else space.begin.held(number).reshape(like[0])
-            for number, old, like in zip(self.places.params, self.leaves, self.like, strict=True)
+            old if number == NO_ARRAY else space.held(number).reshape(like[0])
+            for number, old, like in zip(space.params, self.leaves, self.like, strict=True)
         ]
         if self.is_table:
             found = dict(zip(sorted(given), arrays, strict=True))  # as JAX sorts them
@@ -266,9 +216,8 @@ class Known:
 
     def _start(self, space: Workspace) -> bytes:
         """What a check of the start depends on."""
-        numbers = [k for k in self.places.params if k != NO_ARRAY]
-        held = [space.begin.held(k).tobytes() for k in (*numbers, self.places.q0, self.places.v0)]
-        return b"".join(held)
+        numbers = [k for k in space.params if k != NO_ARRAY]
+        return b"".join([space.held(k).tobytes() for k in (*numbers, *space.start)])
 
     def remember_sound(self, params: Any, q0: Any, v0: Any) -> None:
         """The start was checked."""
@@ -336,24 +285,17 @@ def remember(problem: Problem, run: Setup, values: Values, *settings: Any) -> Kn
     return known
 
 
-def _places(args: tuple) -> Places:
-    """Where the arrays among the arguments of `advance` are; those of `begin` come first."""
-    leaves, structure = jax.tree.flatten(args)
-    flags = [isinstance(x, jax.Array | np.ndarray) for x in leaves]
-    numbers = np.cumsum(flags) - 1
-    marks = [int(k) if flag else NO_ARRAY for k, flag in zip(numbers, flags, strict=True)]
-    run, _, values, progress, kept, first, length = jax.tree.unflatten(structure, marks)
-    return Places(
-        grid=run.grid,
-        max_events=run.max_events,
-        params=jax.tree.leaves(values.params),
-        q0=values.q0,
-        v0=values.v0,
-        progress=jax.tree.leaves(progress),
-        kept=kept,
-        first=first,
-        length=length,
-    )
+def _taken(space: Workspace) -> tuple[dict, dict]:
+    """Samples and records of a block, in memory of their own."""
+    count, events = int(space.count), int(space.event_count)
+    samples = {name: x[:count].copy() for name, x in space.samples.items()}
+    return samples, {name: x[:events].copy() for name, x in space.records.items()}
+
+
+def _joined(parts: list[tuple[dict, dict]]) -> tuple[dict, dict]:
+    """Samples and records of several blocks."""
+    join = lambda tables: {name: np.concatenate([x[name] for x in tables]) for name in tables[0]}
+    return join([samples for samples, _ in parts]), join([records for _, records in parts])
 
 
 def _usual(x: Any, shape: tuple, dtype: Any) -> np.ndarray | None:
