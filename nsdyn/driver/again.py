@@ -299,6 +299,13 @@ def _joined(parts: list[tuple[dict, dict]]) -> tuple[dict, dict]:
     return join([samples for samples, _ in parts]), join([records for _, records in parts])
 
 
+def may_be_coarse(problem: Problem, integrator: AbstractIntegrator) -> bool:
+    """Whether the look at steps that are too long applies. It reads smooth velocities, and those of
+    contacts jump without an event."""
+    has_contacts = any(part.unilateral for part in problem.constraint)
+    return not integrator.controls_error and not has_contacts
+
+
 def _usual(x: Any, shape: tuple, dtype: Any) -> np.ndarray | None:
     """The array of a number or an array of this shape, if its type can become this one."""
     if type(x) not in NUMBERS:
