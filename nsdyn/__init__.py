@@ -22,6 +22,7 @@ find_user_folders()
 from nsdyn._version import __version__  # noqa: E402
 from nsdyn.constraints.base import AbstractConstraint  # noqa: E402
 from nsdyn.constraints.contact import Contact  # noqa: E402
+from nsdyn.constraints.contacts import Contacts  # noqa: E402
 from nsdyn.constraints.fixed import Fixed, Nonholonomic  # noqa: E402
 from nsdyn.constraints.mode_rows import lock  # noqa: E402
 from nsdyn.constraints.scheduled import Scheduled  # noqa: E402
@@ -73,6 +74,7 @@ __all__ = [
     "Agreement",
     "CoarseStepWarning",
     "Contact",
+    "Contacts",
     "ErrorEstimate",
     "Event",
     "Events",

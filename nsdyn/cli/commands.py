@@ -434,3 +434,25 @@ def _integrator(text: str, formulation: str) -> "nsdyn.AbstractIntegrator":
         made = parse_object("integrator", text, known, (AbstractIntegrator, AbstractSmoothMethod))
     # A smooth method that cannot run alone needs a driver.
     return known["EventDriven"](made) if as_integrator(made) is None else made
+
+
+@app.command(epilog="Example: nsdyn report figures --out report.html")
+def report(
+    folder: Annotated[
+        Path,
+        typer.Argument(help="What `nsdyn figures --out` or `nsdyn compare --out` has written."),
+    ] = Path("figures"),
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    player: Annotated[
+        bool, typer.Option(help="With mechanisms in motion; their runs take a minute or two.")
+    ] = True,
+) -> None:
+    """Write one self-contained HTML page: figures, tables that can be sorted, where the data come
+    from, and a player of motions with their events."""
+    with reported():
+        from nsdyn.studies.lib.report import collect, motions, page
+
+        studies = collect.studies(folder)
+        known = {motion.name: motion for motion in motions.SHOWN} if player else {}
+        shown = [motions.computed(known[name]) for name in progress(known, "motion")]
+        print(f"wrote {page.write(out, studies, shown)}")

@@ -150,6 +150,7 @@ def _check_pair(problem: Problem, integrator: Any, law: Any) -> AbstractIntegrat
         raise ProblemError(
             f"law: expected an impulse law such as PostSwitchGradient(), found {law!r}"
         )
+    _check_contacts(problem, driven, integrator)
     reason = driven.incompatibility(law, problem.constraint)
     if reason is not None:
         pair = f"{type(integrator).__name__} and {type(law).__name__}"
@@ -159,6 +160,22 @@ def _check_pair(problem: Problem, integrator: Any, law: Any) -> AbstractIntegrat
         )
     _check_rank(problem, law)
     return driven
+
+
+def _check_contacts(problem: Problem, driven: AbstractIntegrator, given: Any) -> None:
+    parts = problem.constraint
+    if not any(part.unilateral for part in parts):
+        return
+    if not driven.resolves_contacts:
+        raise ProblemError(
+            f"integrator: {given!r} does not resolve Contacts, whose impulses depend on each other "
+            "in every step. Use MoreauJean(), or Contact (without friction) in place of Contacts"
+        )
+    if any(part.mode_depends_on_impact for part in parts):
+        raise ProblemError(
+            "Problem(constraint=...): expected Contact or Contacts, found both; their impacts "
+            "would not know of each other. Put all gaps into Contacts"
+        )
 
 
 def _check_rank(problem: Problem, law: AbstractLaw) -> None:
