@@ -48,7 +48,7 @@ from nsdyn.mechanics.model import Model, Point  # noqa: E402
 from nsdyn.mechanics.system import System  # noqa: E402
 from nsdyn.numerics.newton import Newton  # noqa: E402
 from nsdyn.problem import Problem  # noqa: E402
-from nsdyn.reference import Reference  # noqa: E402
+from nsdyn.reference import About, Agreement, Reference  # noqa: E402
 from nsdyn.results.events import Events  # noqa: E402
 from nsdyn.results.netcdf import load  # noqa: E402
 from nsdyn.results.solution import Solution  # noqa: E402
@@ -65,11 +65,13 @@ from nsdyn.tolerances import Tolerances  # noqa: E402
 Trajectory = Solution  # its name before it also held batches
 
 __all__ = [
+    "About",
     "AbstractConstraint",
     "AbstractIntegrator",
     "AbstractLaw",
     "AbstractMemory",
     "AbstractSmoothMethod",
+    "Agreement",
     "CoarseStepWarning",
     "Contact",
     "Contacts",
