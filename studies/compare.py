@@ -330,6 +330,11 @@ def _rows(problem: Problem, run: Solution) -> dict[str, tuple]:
         "mode": (("row", *parts), run.mode),
         "energy": ("row", run.energy, {"long_name": run.energy_name}),
         "event_t": ("event", run.events.t, {"long_name": "times of the events"}),
+        "event_Lam": (("event", "constraint"), run.events.Lam, {"long_name": "impulses"}),
+        "event_v_before": (("event", "velocity"), run.events.v_before),
+        "event_v_after": (("event", "velocity"), run.events.v_after),
+        "event_kinetic_before": ("event", run.events.kinetic_before),
+        "event_kinetic_after": ("event", run.events.kinetic_after),
     }
     if len(run.t):
         levels = residuals(problem, run)._asdict()

@@ -49,6 +49,7 @@ from nsdyn._types import (
     Scalar,
     Velocity,
 )
+from nsdyn.analysis.metrics import graph_distance
 from nsdyn.stepping.integrator import AbstractIntegrator
 from nsdyn.studies import switching_track
 from nsdyn.studies.lib import archive, style
@@ -191,28 +192,6 @@ def solution(k: float, step: float, phase: float) -> Exact:
 
 
 # Errors
-
-
-def graph_distance(one: np.ndarray, two: np.ndarray) -> float:
-    """Hausdorff distance of two sets of segments, shape (segments, 2 ends, dimensions); a point is
-    a segment of length 0."""
-    return max(_directed(one, two), _directed(two, one))
-
-
-def _directed(one: np.ndarray, two: np.ndarray) -> float:
-    """Largest distance of points of `one` (ends and points between) from the segments of `two`."""
-    along = np.linspace(0.0, 1.0, 65)[:, None, None]
-    long = np.any(one[:, 0] != one[:, 1], axis=1)
-    between = one[long, 0] + along * (one[long, 1] - one[long, 0])
-    points = np.concatenate([one[~long, 0], between.reshape(-1, one.shape[2])])
-    a = two[:, 0]
-    d = two[:, 1] - two[:, 0]
-    length = np.sum(d**2, axis=1)
-    offset = points[:, None] - a[None]
-    part = np.clip(np.sum(offset * d[None], axis=2) / np.where(length > 0, length, 1.0), 0.0, 1.0)
-    return float(
-        np.max(np.min(np.linalg.norm(offset - part[:, :, None] * d[None], axis=2), axis=1))
-    )
 
 
 def graph(t: np.ndarray, v: np.ndarray, jumps: list[tuple]) -> np.ndarray:

@@ -53,7 +53,8 @@ def compared(tmp_path_factory):
 def rows(text):
     """The lines of the table, cut into cells."""
     found = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()]
-    return {cells[0]: cells[1:] for cells in found if len(cells) > 10 and cells[0] != "integrator"}
+    heads = ("integrator", "error")
+    return {cells[0]: cells[1:] for cells in found if len(cells) > 10 and cells[0] not in heads}
 
 
 def test_table(compared):
@@ -64,6 +65,9 @@ def test_table(compared):
     (
         q,
         v,
+        graph,
+        t_event,
+        impulse,
         energy,
         left_out,
         position,
@@ -78,9 +82,13 @@ def test_table(compared):
     assert status == table[CLASSICAL][-1] == "OK"
     assert (events, left_out) == ("1", "0")
     assert 1e-6 < float(q) < 0.1 and 1e-6 < float(v) < 0.5 and 1e-6 < float(energy) < 0.1
+    assert 0 < float(t_event) < 0.02 and 0 < float(graph) < 0.1
+    # Moreau-Jean's impulse holds the reaction over its step, g/(1 + a^2) of it
+    gap = (0.02 - 0.0025) * TRACK["g"] / (1 + TRACK["a"] ** 2)
+    assert impulse == f"{gap:.1e}"
     assert float(position) < 1e-12 and float(velocity) < 1e-12
-    assert float(table[CLASSICAL][4]) > 1e-4  # index 2 leaves a gap in its switching step
-    assert float(table[CLASSICAL][6]) > 1.0 > float(acceleration)  # and its reactions ring
+    assert float(table[CLASSICAL][7]) > 1e-4  # index 2 leaves a gap in its switching step
+    assert float(table[CLASSICAL][9]) > 1.0 > float(acceleration)  # and its reactions ring
     assert int(newton.split(" / ")[0]) >= 15
     assert float(compile_time.rstrip("*")) > 0 and float(run_time) > 0
     for note in (
@@ -125,9 +133,9 @@ def test_what_is_refused_and_what_stops_are_rows():
     stopped = table["MoreauJean(projection=False)"]
     assert stopped[-1] == "LAW_VIOLATES at t = 0.12 (1)"
     assert (
-        stopped[:4] == ["-"] * 4 and float(stopped[5]) < 1e-12
+        stopped[:7] == ["-"] * 7 and float(stopped[8]) < 1e-12
     )  # no reference; residuals of the rows until then
-    assert table[CLASSICAL] == ["-"] * 11 + ["refused (2)"]
+    assert table[CLASSICAL] == ["-"] * 14 + ["refused (2)"]
     assert "(1) LAW_VIOLATES: the velocity that the law gave" in result.stdout
     assert "(2) the classical schemes impose" in result.stdout
 
