@@ -31,7 +31,6 @@ from nsdyn.results.solution import Solution, plain
 from nsdyn.status import Status
 from nsdyn.stepping.integrator import AbstractIntegrator, IntegratorLike, as_integrator
 from nsdyn.studies.lib import archive
-from nsdyn.studies.lib.code_digest import code_digest
 
 DEFAULTS = (
     NSGA(),
@@ -43,6 +42,7 @@ DEFAULTS = (
 REFERENCE = EventDriven(RK4())
 REFINE = 8
 REPEATS, PATIENCE = 5, 2.0  # a run is timed REPEATS times, or until PATIENCE seconds have passed
+TIMES = ("compile_s", "from_cache", "run_s")
 LEVELS = ("position", "velocity", "acceleration")
 CACHE_HIT = "/jax/compilation_cache/cache_hits"
 
@@ -232,11 +232,20 @@ def _found(problem: Problem, job: _Job, t_end: float, data: Path | None, force: 
                 for name, value in variables.items()
             }
         )
-    name = _file_name(job)
-    described = _described(problem, job, t_end)
-    if force or not archive.exists(data, name, described):
-        archive.write(data, name, _computed(problem, job, t_end), described)
-    return archive.read(data, name)[0]
+    times: dict[str, float] = {}
+
+    def make() -> dict[str, tuple]:
+        variables = _computed(problem, job, t_end)
+        times.update({name: float(variables.pop(name)[1]) for name in TIMES})
+        return variables
+
+    uses = (problem.system, problem.constraint, job.integrator, job.law)
+    words = _described(problem, job, t_end)
+    file = archive.update(data, _file_name(job), words, make, uses=uses, force=force)
+    if times:
+        archive.write_timing(data, file.stem, times)
+    times = dict.fromkeys(TIMES, np.nan) | archive.read_timing(data, file.stem)
+    return archive.read(data, file.stem)[0].assign(times)
 
 
 def _refusal(problem: Problem, job: _Job) -> str | None:
@@ -255,12 +264,11 @@ def slug(text: str) -> str:
 
 
 def _described(problem: Problem, job: _Job, t_end: float) -> dict[str, Any]:
-    """Everything that a run depends on; functions are identified by their code."""
+    """All settings that a run depends on."""
     return {
         "problem": problem.name,
         "system": settings_text(problem.system),
         "constraint": [settings_text(part) for part in problem.constraint],
-        "code": code_digest(problem.system, problem.constraint, job.integrator, job.law),
         "params": plain(problem.params),
         "start": [problem.t0, problem.q0, problem.v0],
         "t_end": t_end,

@@ -25,7 +25,7 @@ phases, the positions of the corner within its step.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +211,7 @@ def compute(
     schemes: Iterable[str] = tuple(SCHEMES),
 ) -> list[Path]:
     """Archive the errors of each scheme, for steps in descending order, and the table of them. Data
-    with the same settings and version are kept unless `force` is given."""
+    with the same settings and code are kept unless `force` is given."""
     data = Path(folder) / "data"
     files = []
     common = {"track": TRACK, "curvatures": CURVATURES, "newton": NEWTON}
@@ -219,15 +219,13 @@ def compute(
     for name in schemes:
         integrator = SCHEMES[name].integrator
         settings = common | {"integrator": settings_text(integrator)}
-        if force or not archive.exists(data, name, settings):
-            archive.write(data, name, _errors(integrator, steps), settings)
-        files.append(data / f"{name}.nc")
+        make = partial(_errors, integrator, steps)
+        files.append(archive.update(data, name, settings, make, force=force))
     settings = common | {
         "schemes": {name: settings_text(SCHEMES[name].integrator) for name in schemes}
     }
-    if force or not archive.exists(data, "table", settings):
-        archive.write(data, "table", _worst(data, schemes), settings)
-    return [*files, data / "table.nc"]
+    make = partial(_worst, data, schemes)
+    return [*files, archive.update(data, "table", settings, make, after=schemes, force=force)]
 
 
 def _worst(data: Path, schemes: Iterable[str]) -> dict[str, tuple]:

@@ -8,11 +8,13 @@ from typer.testing import CliRunner
 
 import nsdyn
 from nsdyn import integrators, laws
-from nsdyn.cli.commands import _integrator, _integrators, _laws, app
-from nsdyn.cli.parse import parse_object
+from nsdyn.cli.commands import _integrator, app
 from nsdyn.errors import ProblemError, SimulationError
 from nsdyn.studies.lib import archive
 from nsdyn.studies.lib.bench import suite
+from nsdyn.studies.lib.written import integrators as _integrators
+from nsdyn.studies.lib.written import laws as _laws
+from nsdyn.studies.lib.written import parse_object
 
 
 def call(*arguments):

@@ -25,8 +25,9 @@ from nsdyn.cli.console import (
     show_table,
     sweep_variables,
 )
-from nsdyn.cli.parse import parse_object, parse_ranges, parse_settings, sweep_arguments
+from nsdyn.cli.parse import parse_ranges, parse_settings, sweep_arguments
 from nsdyn.errors import FileError, ProblemError
+from nsdyn.studies.lib import written
 
 if TYPE_CHECKING:  # slow to import
     import nsdyn
@@ -130,7 +131,7 @@ def list_(
             listing.show_source(source)
             return
         listing.show_problems()
-        for kind, known in (("integrators", _integrators()), ("laws", _laws())):
+        for kind, known in (("integrators", written.integrators()), ("laws", written.laws())):
             listing.show_classes(kind, known)
         show_table(
             "studies", ("name", "description"), [(n, studies.summary(n)) for n in studies.names()]
@@ -177,7 +178,7 @@ def run(
 
         chosen = _problem(problem, settings)
         method = _integrator(integrator, formulation)
-        rule = _law(law)
+        rule = written.law(law)
         _require_target("--out", out, ())
         _require_target("--plot", plot, PLOTS)
         with busy("compiling and running"):
@@ -225,7 +226,9 @@ def compare(
 
         chosen = _problem(problem, settings)
         methods = [_integrator(text, "") for text in integrator] or comparison.DEFAULTS
-        entries = comparison.pairs(methods, [_law(text) for text in law or ["PostSwitchGradient"]])
+        entries = comparison.pairs(
+            methods, [written.law(text) for text in law or ["PostSwitchGradient"]]
+        )
         found = comparison.compare(
             chosen,
             entries,
@@ -271,7 +274,7 @@ def sweep(
             raise FileError(f"--out {out}: expected a name that ends in .nc")
         chosen = _problem(problem, settings)
         method = _integrator(integrator, formulation)
-        rule = _law(law)
+        rule = written.law(law)
         values = parse_ranges(vary)
         arguments = sweep_arguments(chosen, values)
         with counted("trajectories") as report:
@@ -293,17 +296,36 @@ def sweep(
             raise typer.Exit(1)
 
 
-@app.command(epilog="Example: nsdyn figures joint_locking --out figures")
+@app.command(epilog="Example: nsdyn figures joint_locking --out figures; nsdyn figures --verify")
 def figures(
     study: Studies = [],  # noqa: B006
     out: Annotated[Path, typer.Option(help="Folder for data and figures.")] = Path("figures"),
     force: Annotated[bool, typer.Option("--force", help="Recompute archived data.")] = False,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="Draw nothing: recompute archived data of each study and compare."
+        ),
+    ] = False,
 ) -> None:
-    """Compute and archive the data of studies and draw their figures."""
+    """Compute and archive the data of studies and draw their figures. Data are computed again only
+    if their settings or the code that computes them have changed. With --verify, one set of data of
+    each study, chosen at random, is computed again; the exit code is 1 if it differs."""
     with reported():
         from nsdyn import studies
+        from nsdyn.studies.lib import verify as verification
 
         chosen = {name: studies.get(name) for name in study or studies.names()}
+        if verify:
+            found = [
+                row
+                for name in progress(chosen, "verifying")
+                for row in verification.verified(chosen[name], name, out / name)
+            ]
+            show_table("archived data", ("study", "data", "verdict"), [row[:3] for row in found])
+            if not all(row.ok for row in found):
+                raise typer.Exit(1)
+            return
         files: list[Path] = []
         for name in progress(chosen, "study"):
             files += chosen[name].run(out / name, force=force)
@@ -386,38 +408,10 @@ def _problem(name: str, settings: Iterable[str]) -> "nsdyn.Problem":
         raise ProblemError(f"problem {name} with {', '.join(settings)}: {error}") from error
 
 
-def _integrators() -> dict[str, type]:
-    from nsdyn import integrators
-
-    return {name: getattr(integrators, name) for name in integrators.__all__}
-
-
-def _laws() -> dict[str, type]:
-    from nsdyn import laws
-
-    public = {name: getattr(laws, name) for name in laws.__all__}
-    classes = {name: c for name, c in public.items() if isinstance(c, type)}
-    return {name: c for name, c in classes.items() if laws.AbstractLaw in c.__mro__[1:]}
-
-
-def _law(text: str) -> "nsdyn.laws.AbstractLaw":
-    from nsdyn.laws import AbstractLaw
-
-    return parse_object("law", text, _laws(), (AbstractLaw,))
-
-
 def _integrator(text: str, formulation: str) -> "nsdyn.AbstractIntegrator":
-    from nsdyn.stepping.integrator import AbstractIntegrator, AbstractSmoothMethod, as_integrator
-
-    known = _integrators()
     if formulation and text != "RK4":
         raise ProblemError(
             f"--formulation: expected --integrator RK4, found {text!r}; give settings in "
             "parentheses, as in 'RK4(formulation=minimal)'"
         )
-    if formulation:
-        made = known["RK4"](formulation=formulation)
-    else:
-        made = parse_object("integrator", text, known, (AbstractIntegrator, AbstractSmoothMethod))
-    # A smooth method that cannot run alone needs a driver.
-    return known["EventDriven"](made) if as_integrator(made) is None else made
+    return written.integrator(f"RK4(formulation={formulation!r})" if formulation else text)

@@ -138,7 +138,7 @@ def _notes(found: Comparison) -> list[str]:
         elif not run.ok:
             stop = f"{float(run.data.t_stop):.6g} ({run.status_name})"
             notes.append(f"The reference for {law} stopped at t = {stop}; errors are up to then.")
-    cached = any(int(run.data.from_cache) for run in found.runs if not run.refused)
+    cached = any(float(run.data.from_cache) > 0 for run in found.runs if not run.refused)
     return [
         *notes,
         "residual: largest |g|, |G v + g_t| and |G v' + gamma| over all samples, of the constraints "
