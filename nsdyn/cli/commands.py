@@ -1,4 +1,4 @@
-"""The command line: `nsdyn list`, `check`, `run`, `compare`, `sweep`, `figures`, `bench`.
+"""The command line: `nsdyn list`, `check`, `run`, `compare`, `study`, `sweep`, `figures`, `bench`.
 
 Exit codes: 0 all went well, 1 a run stopped early, 2 the input was wrong. Messages go to stderr.
 Slow imports are inside the commands, so that help appears immediately.
@@ -248,6 +248,55 @@ def compare(
             raise typer.Exit(1)
 
 
+@app.command(epilog="Example: nsdyn study corner.toml --jobs 2; nsdyn study corner.toml --dry-run")
+def study(
+    file: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for data, tables and figures; default: STUDY.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    only: Annotated[
+        list[str],
+        typer.Option(
+            "--only",
+            metavar="WORD=PATTERN",
+            help="Only what matches: 'integrator=nsga*', 'problem=ramp', 'law=...'; repeatable.",
+        ),
+    ] = [],  # noqa: B006
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what there is to do, and do nothing.")
+    ] = False,
+    collect: Annotated[
+        bool, typer.Option("--collect", help="Run nothing: tables and figures of what is there.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Compute again what is there (see --only).")
+    ] = False,
+) -> None:
+    """Run a study: problems x integrators x laws x steps x phases, declared in a file. An
+    interrupted study goes on where it was. The exit code is 1 if no run reached its end."""
+    with reported():
+        from nsdyn.studies import study as studies
+        from nsdyn.studies.lib import study_file
+
+        plan = study_file.read(file)
+        folder = Path(file.stem) if out is None else out
+        if dry_run:
+            _show_survey(plan, studies.survey(plan, folder / "data", only, force))
+            return
+        if collect:
+            found = studies.collect(plan, folder / "data")
+        else:
+            with counted("pairs") as report:
+                found = studies.run(
+                    plan, folder, jobs=jobs, only=only, force=force, progress=report
+                )
+        show_comparison(found.table)
+        print("\n".join(str(written_file) for written_file in found.save(folder)))
+        if not found.ok.any():
+            raise typer.Exit(1)
+
+
 @app.command(
     epilog="Example: nsdyn sweep three_r_pendulum --vary m=80:140:7 --vary locks[0]=0.6:0.9:4 "
     "--out sweep.nc"
@@ -371,6 +420,25 @@ def bench(
         if page is not None:
             files += pages.write(described, page)
         print("\n".join(f"wrote {file}" for file in files))
+
+
+def _show_survey(
+    plan: "nsdyn.studies.lib.study_file.Plan", work: "nsdyn.studies.study.Work"
+) -> None:
+    """What a run of a study would do."""
+    words = ("problems", "integrators", "laws", "steps", "phases")
+    sizes = " x ".join(f"{n} {word}" for n, word in zip(plan.shape, words, strict=True))
+    total = 1
+    for n in plan.shape:
+        total *= n
+    print(f"{plan.title}\n{sizes} = {total} runs")
+    cells = f"{work.done} of {work.cells} cells (a step with its phases, or a reference)"
+    print(f"{cells} are there; {len(work.refused)} pairs are refused")
+    print(f"to do: {len(work.todo)} programs, {work.cells - work.done} cells")
+    if work.cells > work.done:
+        known = work.seconds == work.seconds  # not NaN
+        guess = f"at most about {work.seconds:.0f} CPU s" if known else "unknown before the first"
+        print(f"time: {guess}")
 
 
 def _list_pairs() -> None:
