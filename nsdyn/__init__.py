@@ -21,6 +21,7 @@ find_user_folders()
 
 from nsdyn._version import __version__  # noqa: E402
 from nsdyn.constraints.base import AbstractConstraint  # noqa: E402
+from nsdyn.constraints.blended import Blended  # noqa: E402
 from nsdyn.constraints.contact import Contact  # noqa: E402
 from nsdyn.constraints.fixed import Fixed, Nonholonomic  # noqa: E402
 from nsdyn.constraints.mode_rows import lock  # noqa: E402
@@ -69,6 +70,7 @@ __all__ = [
     "AbstractLaw",
     "AbstractMemory",
     "AbstractSmoothMethod",
+    "Blended",
     "CoarseStepWarning",
     "Contact",
     "ErrorEstimate",

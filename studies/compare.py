@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -31,6 +31,10 @@ from nsdyn.results.solution import Solution, plain
 from nsdyn.status import Status
 from nsdyn.stepping.integrator import AbstractIntegrator, IntegratorLike, as_integrator
 from nsdyn.studies.lib import archive
+from nsdyn.studies.lib.tables import Table
+
+if TYPE_CHECKING:  # slow to import
+    from matplotlib.figure import Figure
 
 DEFAULTS = (
     NSGA(),
@@ -79,7 +83,7 @@ class Run(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """All runs, and the reference of each law."""
+    """All runs, and the reference of each law. `print` shows its table."""
 
     problem: str
     step: float
@@ -95,6 +99,32 @@ class Comparison(NamedTuple):
     @property
     def integrators(self) -> list[str]:
         return list(dict.fromkeys(run.integrator for run in self.runs))
+
+    @property
+    def table(self) -> Table:
+        """One row for each run: errors, residuals, effort, times and status, with notes."""
+        from nsdyn.studies.lib import compare_table  # here: it knows this module
+
+        return compare_table.table(self)
+
+    def __str__(self) -> str:
+        return str(self.table)
+
+    def to_latex(self) -> str:
+        return self.table.latex()
+
+    def to_markdown(self) -> str:
+        return self.table.markdown()
+
+    def to_csv(self) -> str:
+        return self.table.csv()
+
+    def plot(self, what: str = "states") -> "Figure":
+        """A matplotlib Figure of the "states", "errors" or "residuals" over time; of the first law
+        if there are several."""
+        from nsdyn.studies.lib import compare_figures
+
+        return compare_figures.figure(self, what)
 
 
 class _Job(NamedTuple):
@@ -147,7 +177,7 @@ def compare(
     check_start(problem)
     pairs = zip(
         entries,
-        zip(*(_names(column) for column in zip(*entries, strict=True)), strict=True),
+        zip(*(names(column) for column in zip(*entries, strict=True)), strict=True),
         strict=True,
     )
     jobs = [_Job(*entry, names, grid.step, grid.save_every) for entry, names in pairs]
@@ -193,7 +223,7 @@ def _check(entries: Sequence[Entry], reference: Any, refine: int) -> None:
         )
 
 
-def _names(modules: Iterable[eqx.Module]) -> list[str]:
+def names(modules: Sequence[eqx.Module]) -> list[str]:
     """Integrators or laws as written in Python, with the settings in which objects of one class
     differ."""
     found: dict[type, dict[str, set[str]]] = {}

@@ -35,7 +35,7 @@ times the cost of the best (E. D. Dolan, J. J. More, Math. Program. 91, 2002),
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,12 +78,17 @@ class Motion(NamedTuple):
     @staticmethod
     def of(run: Solution, kinetic: np.ndarray) -> "Motion":
         """A single run, as `simulate` returns it."""
-        samples = (getattr(run, name) for name in Motion._fields[:6])
-        return Motion(*samples, kinetic, Jumps.of(run.events))
+        samples = {name: getattr(run, name) for name in Motion._fields[:6]}
+        return Motion(**samples, kinetic=kinetic, jumps=Jumps.of(run.events))
 
     def until(self, count: int) -> "Motion":
         """The first so many samples; jumps stay."""
-        return Motion(*(x[:count] for x in self[:7]), self.jumps)
+        return self.at(slice(count))
+
+    def at(self, rows: Any) -> "Motion":
+        """The samples with these numbers; jumps stay."""
+        chosen = {name: getattr(self, name)[rows] for name in Motion._fields[:-1]}
+        return Motion(**chosen, jumps=self.jumps)
 
 
 # Errors of one run

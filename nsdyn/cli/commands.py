@@ -4,6 +4,7 @@ Exit codes: 0 all went well, 1 a run stopped early, 2 the input was wrong. Messa
 Slow imports are inside the commands, so that help appears immediately.
 """
 
+import dataclasses
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,10 +24,9 @@ from nsdyn.cli.console import (
     show_reports,
     show_statuses,
     show_table,
-    sweep_variables,
 )
-from nsdyn.cli.parse import parse_ranges, parse_settings, sweep_arguments
-from nsdyn.errors import FileError, ProblemError
+from nsdyn.cli.parse import parse_ranges, parse_settings, parse_steps, sweep_arguments
+from nsdyn.errors import FileError, ProblemError, SimulationError
 from nsdyn.studies.lib import written
 
 if TYPE_CHECKING:  # slow to import
@@ -172,7 +172,8 @@ def run(
         bool, typer.Option("--events", help="Show the events and analyse each.")
     ] = False,
 ) -> None:
-    """Simulate one problem and show its final state."""
+    """Simulate one problem and show its final state. A run that stops early writes what it has, and
+    the exit code is 1."""
     with reported():
         import nsdyn
 
@@ -181,20 +182,29 @@ def run(
         rule = written.law(law)
         _require_target("--out", out, ())
         _require_target("--plot", plot, PLOTS)
+        stopped: SimulationError | None = None
         with busy("compiling and running"):
-            trajectory = nsdyn.simulate(
-                chosen, method, step=step, law=rule, t_end=t_end, save_every=save_every
-            )
-        if events:
+            try:
+                trajectory = nsdyn.simulate(
+                    chosen, method, step=step, law=rule, t_end=t_end, save_every=save_every
+                )
+            except SimulationError as error:  # what there is until then is shown and written
+                if error.partial is None:
+                    raise
+                stopped, trajectory = error, error.partial
+        if events and len(trajectory.events):
             show_events(trajectory.events)
             show_reports(chosen, trajectory.events, rule)
-        show_end(trajectory)
+        if len(trajectory.t):
+            show_end(trajectory)
         if out is not None:
             trajectory.save(out)
             print(f"wrote {out}")
-        if plot is not None:
+        if plot is not None and len(trajectory.t):
             trajectory.plot().savefig(plot)
             print(f"wrote {plot}")
+        if stopped is not None:
+            raise stopped
 
 
 @app.command(
@@ -205,7 +215,9 @@ def compare(
     problem: ProblemName,
     integrator: Methods = [],  # noqa: B006
     law: Laws = [],  # noqa: B006
-    step: Step = 1e-3,
+    step: Annotated[
+        str, typer.Option(help="Step size; several, as in 2e-2,1e-2,5e-3, show orders.")
+    ] = "1e-3",
     t_end: EndTime = None,
     save_every: Annotated[int, typer.Option(help="Steps between rows.")] = 1,
     settings: Settings = [],  # noqa: B006
@@ -218,21 +230,25 @@ def compare(
         bool, typer.Option("--force", help="Recompute data that are archived in --out.")
     ] = False,
 ) -> None:
-    """Compare integrators and laws: errors, residuals, energy, effort and times. The exit code is 1
-    if all runs fail."""
+    """Compare integrators and laws: errors, residuals, energy, effort, times; with several steps,
+    errors with the smallest one and observed orders. The exit code is 1 if all runs fail."""
     with reported():
         from nsdyn.studies import compare as comparison
         from nsdyn.studies.lib import compare_figures, compare_table
 
         chosen = _problem(problem, settings)
         methods = [_integrator(text, "") for text in integrator] or comparison.DEFAULTS
-        entries = comparison.pairs(
-            methods, [written.law(text) for text in law or ["PostSwitchGradient"]]
-        )
+        rules = [written.law(text) for text in law or ["PostSwitchGradient"]]
+        steps = parse_steps(step)
+        if len(steps) > 1:
+            chosen = chosen if t_end is None else dataclasses.replace(chosen, t_end=t_end)
+            _compare_steps(chosen, (methods, rules), steps, reference, refine, out)
+            return
+        entries = comparison.pairs(methods, rules)
         found = comparison.compare(
             chosen,
             entries,
-            step,
+            steps[0],
             t_end=t_end,
             save_every=save_every,
             folder=out,
@@ -339,7 +355,9 @@ def sweep(
                 "law": law,
                 "integrator": repr(method),
             }
-            archive.write(out.parent, out.stem, sweep_variables(values, result), about)
+            result.save(out)
+            described = {"settings": about, **archive.provenance()}
+            archive.write_json(out.with_suffix(".json"), described)
             print(f"wrote {out} and {out.with_suffix('.json')}")
         if not result.ok.any():
             raise typer.Exit(1)
@@ -420,6 +438,38 @@ def bench(
         if page is not None:
             files += pages.write(described, page)
         print("\n".join(f"wrote {file}" for file in files))
+
+
+def _compare_steps(
+    problem: "nsdyn.Problem",
+    pairs: tuple[Iterable[Any], Iterable[Any]],
+    steps: list[float],
+    reference: str,
+    refine: int,
+    out: Path | None,
+) -> None:
+    """Several steps: a study of one problem."""
+    from nsdyn.studies import compare as comparison
+    from nsdyn.studies import study as studies
+
+    if reference == "none":
+        raise ProblemError("--reference: expected an integrator where there are several steps")
+    named = [dict(zip(comparison.names(list(x)), x, strict=True)) for x in pairs]
+    plan = studies.plan(
+        {problem.name: problem},
+        *named,
+        steps=steps,
+        reference=reference,
+        refine=refine,
+        title=problem.name,
+    )
+    with counted("integrators and laws") as report:
+        found = studies.run(plan, out, progress=report)
+    show_comparison(found.table)
+    if out is not None:
+        print("\n".join(str(file) for file in found.save(out)))
+    if not found.ok.any():
+        raise typer.Exit(1)
 
 
 def _show_survey(

@@ -1,4 +1,4 @@
-"""Parsing of command-line arguments: NAME=VALUE, NAME=LOW:HIGH:N."""
+"""Parsing of command-line arguments: NAME=VALUE, NAME=LOW:HIGH:N, 2e-2,1e-2."""
 
 import ast
 import inspect
@@ -23,6 +23,14 @@ def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
         except (SyntaxError, ValueError):
             found[name] = value
     return found
+
+
+def parse_steps(text: str) -> list[float]:
+    """One step, or several with commas between them."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ProblemError(f"--step: expected a number or 2e-2,1e-2,5e-3, found {text!r}") from None
 
 
 def _assignment(option: str, text: str, form: str) -> tuple[str, str]:

@@ -1,13 +1,12 @@
 """The results of `compare` as numbers: errors against the reference (`nsdyn.analysis.metrics`), and
 the table with notes."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from nsdyn.analysis.metrics import LATE, Differences, Jumps, Motion, differences, errors, largest
 from nsdyn.status import MESSAGES, Status
 from nsdyn.studies.compare import LEVELS, Comparison, Run
+from nsdyn.studies.lib.tables import Table
 
 COUNTED = ("iterations", "iterations_worst", "compile_s", "from_cache", "run_s", "t_stop")
 ERRORS = (
@@ -53,7 +52,7 @@ def motion(run: Run) -> Motion:
     empty = lambda name: np.zeros(shapes.get(name, (events,)))
     value = lambda name: data[name].values if name in data else empty(name)
     jumps = Jumps(*(value(f"event_{name}") for name in Jumps._fields))
-    return Motion(*(value(name) for name in Motion._fields[:-1]), jumps)
+    return Motion(**{name: value(name) for name in Motion._fields[:-1]}, jumps=jumps)
 
 
 def against(run: Run, reference: Run | None) -> Differences | None:
@@ -83,13 +82,6 @@ def measured(run: Run, reference: Run | None) -> dict[str, float]:
 # The table
 
 
-class Table(NamedTuple):
-    title: str
-    head: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-    notes: list[str]
-
-
 def table(found: Comparison) -> Table:
     """One row per run; further information is in notes."""
     laws = found.laws
@@ -105,7 +97,7 @@ def table(found: Comparison) -> Table:
     title = f"{found.problem}, t = {found.span[0]:g} to {found.span[1]:g}, step {found.step:g}"
     title += f", law {laws[0]}" if len(laws) == 1 else ""
     notes = [*_notes(found), *(f"({i}) {reason}" for i, reason in enumerate(reasons, 1))]
-    return Table(title, (*names, *NUMBERS.values(), "status"), rows, notes)
+    return Table(title, (*names, *NUMBERS.values(), "status"), rows, notes, len(names))
 
 
 def _status(run: Run, values: dict[str, float], reasons: list[str]) -> str:

@@ -196,7 +196,8 @@ def _timed(plan: Plan, cell: Cell) -> tuple[dict[str, tuple], dict[str, float]]:
     began = time.process_time()
     problem, law = plan.problems[cell.pair.problem], plan.laws[cell.pair.law]
     integrator, here = plan.integrators[cell.pair.integrator], grid(plan, problem, cell.step)
-    phi = np.zeros(1) if plan.phases == 1 else phases(plan)
+    found_phases = phases(plan)
+    phi = np.zeros(1) if found_phases is None else found_phases
     phase = np.resize(phi, max(LANES, plan.phases))  # filled up to the lanes of a native program
     options: dict[str, Any] = {"step": here.step, "save_every": here.save_every}
     found = sweep(problem, integrator, law=law, phase=phase, **options)
@@ -278,7 +279,11 @@ def _reference(plan: Plan, problem: Problem, law: AbstractLaw) -> dict[str, tupl
     """The finer run at the times of all runs, and how far a run with twice its step is away."""
     step = grid(plan, problem, len(plan.steps) - 1).step / plan.finer.refine
     wanted = reference_times(plan, problem)
-    same = {"law": law, "save_at": wanted, "phase": np.zeros(LANES)}  # the program of the cells
+    same: dict[str, Any] = {
+        "law": law,
+        "save_at": wanted,
+        "phase": np.zeros(LANES),
+    }  # the program of the cells
     run, other = (
         sweep(problem, plan.finer.integrator, step=h, **same)[0].trimmed() for h in (step, 2 * step)
     )

@@ -11,10 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from nsdyn.studies.compare import slug
-from nsdyn.studies.lib import archive, style
+from nsdyn.studies.lib import archive, schemes, style
 from nsdyn.studies.lib.study_result import StudyResult
 
 FLOOR = 1e-16  # errors end at round-off
+LEAST = 4.0  # the axis of run times reaches at least from 1/LEAST to LEAST times its middle
 MOST_ROWS = 4  # problems in one figure
 LABELS = {
     "run_s": "CPU time of a run [s]",
@@ -49,10 +50,7 @@ def write(result: StudyResult, folder: Path) -> list[Path]:
         "runs.csv": result.to_csv(),
         "captions.txt": _captions(result),
     }
-    files = [
-        archive.replace(folder / name, lambda path, text=text: path.write_text(text, "utf-8"))
-        for name, text in texts.items()
-    ]
+    files = [schemes.write(folder / name, text) for name, text in texts.items()]
     encode = {name: {"dtype": "S1"} for name in ("problem", "integrator", "law")}
     files.append(
         archive.replace(
@@ -136,6 +134,10 @@ def _panel(ax: Axes, result: StudyResult, which: tuple[str, str], x: str, y: str
         ax.plot(across[j][some], values[some], **open_)
     ax.set(xscale="log", yscale="log", xlabel=LABELS.get(x, x), ylabel=LABELS.get(y, y))
     ax.margins(0.08)
+    if x != "step":
+        low, high = ax.get_xlim()
+        middle = np.sqrt(low * high)  # run times that differ by noise should look equal
+        ax.set_xlim(min(low, middle / LEAST), max(high, middle * LEAST))
     for axis in (ax.xaxis, ax.yaxis):
         _ticks(axis)
 

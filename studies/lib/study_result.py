@@ -192,8 +192,9 @@ def _of_run(
         found[name] = metrics.largest(one[name].values[:count]) if count else np.nan
     scale = max(metrics.largest(run.kinetic), 1e-300) if count else np.nan
     found["energy_drift"] = abs(metrics.energy_ledger(run).drift) / scale if ok else np.nan
-    known = stored is not None and ok
-    found["error_end"] = stored.error(run.q[-1], run.v[-1]) if known else np.nan
+    found["error_end"] = np.nan
+    if stored is not None and ok:
+        found["error_end"] = stored.error(run.q[-1], run.v[-1])
     return found
 
 
@@ -204,14 +205,14 @@ def _motion(data: Dataset, events: int) -> Motion:
     empty |= {"event_v_before": (events, n), "event_v_after": (events, n)}
     value = lambda name: data[name].values if name in data else np.zeros(empty.get(name, (events,)))
     jumps = Jumps(*(value(f"event_{name}")[:events] for name in Jumps._fields))
-    return Motion(*(value(name) for name in Motion._fields[:-1]), jumps)
+    return Motion(**{name: value(name) for name in Motion._fields[:-1]}, jumps=jumps)
 
 
 def _at(wanted: Dataset, t: np.ndarray) -> Motion:
     """The reference at these times, as far as it goes."""
     reference = _motion(wanted, wanted.sizes.get("event", 0))
     rows = np.minimum(np.searchsorted(reference.t, t), len(reference.t) - 1)
-    return Motion(*(x[rows] for x in reference[:7]), reference.jumps)
+    return reference.at(rows)
 
 
 def _provenance(plan: Plan, problem: str, wanted: Dataset | None) -> str:
@@ -256,10 +257,8 @@ def _table(result: StudyResult) -> Table:
         columns += [HEADS.get(name, name.replace("_", "\n", 1))]
         columns += ["order"] if name in ORDERED and len(plan.steps) > 1 else []
     notes = [*_notes(result), *(f"({i}) {reason}" for i, reason in enumerate(reasons, 1))]
-    names = len(head) + 1
-    return Table(
-        plan.title, (*head, "integrator", *columns, "failed", "status"), rows, notes, names
-    )
+    titles = (*head, "integrator", *columns, "failed", "status")
+    return Table(plan.title, titles, rows, notes, names=len(head) + 1)
 
 
 def _cells(
@@ -305,7 +304,7 @@ def _number(name: str, x: float) -> str:
 
 def _notes(result: StudyResult) -> list[str]:
     plan = result.plan
-    phases = f"the worst of {plan.phases} phases" if plan.phases > 1 else "a single phase"
+    phases = f"the worst of {plan.phases} phases" if plan.phases > 1 else "of one run each"
     h = ", ".join(f"{x:.3g}" for x in dict.fromkeys(result.data.h.values[:, -1]))
     notes = [
         f"Numbers are {phases}, with the smallest step, h = {h}; orders are fits over "

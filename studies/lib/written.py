@@ -113,10 +113,11 @@ def _made(cls: type, arguments: list, settings: dict[str, Any]) -> Any:
     except TypeError as error:
         needed = [name for name, x in known.items() if x.default is x.empty]
         example = f"{cls.__name__}({', '.join(f'{name}=...' for name in needed)})"
-        place = "" if folder is None else f"{defined_at(cls)}: "
+        given = ", ".join([*map(repr, arguments), *(f"{k}={x!r}" for k, x in settings.items())])
+        title = f"{cls.__name__}({given})"
+        title = title if folder is None else f"{defined_at(cls)}: {cls.__name__}"
         raise ProblemError(
-            f"{place}{cls.__name__}: {error}; its settings are {', '.join(known) or 'none'}. "
-            f"Write {example}"
+            f"{title}: {error}; its settings are {', '.join(known) or 'none'}. Write {example}"
         ) from error
     with nullcontext() if folder is None else faults_in(folder):
         return cls(*arguments, **settings)
