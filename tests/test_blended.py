@@ -52,12 +52,12 @@ def test_the_smoothed_corner_keeps_the_energy_that_the_hard_one_takes():
         problem(nsdyn.Switching(modes=(flat, ramp), switches=(past,))), METHOD, step=0.01
     )
     assert np.linalg.norm(hard.v[-1]) == pytest.approx(0.8)
-    for sigma in (20.0, 40.0):
+    for sigma in (40.0, 80.0):
         soft = nsdyn.Blended(modes=(flat, ramp), switches=(past,), sigma=sigma)
         run = nsdyn.simulate(problem(soft), METHOD, step=1e-3)
         assert len(run.events) == 0
         x, y = run.q[-1]
-        assert np.linalg.norm(run.v[-1]) == pytest.approx(1.0, abs=1e-6)
+        assert np.linalg.norm(run.v[-1]) == pytest.approx(1.0, abs=1e-5)
         assert run.v[-1, 1] / run.v[-1, 0] == pytest.approx(SLOPE, rel=1e-4)  # up the ramp
         share = 0.5 * (1 + np.tanh(sigma * (x - CORNER)))
         assert y == pytest.approx(share * SLOPE * (x - CORNER), abs=1e-9)

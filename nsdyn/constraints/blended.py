@@ -6,12 +6,12 @@ The Heaviside step of (1) and (2) in `nsdyn.constraints.switching` is replaced b
 
 so that with two modes and one z, or with k modes and k switching functions,
 
-    g = (1 - s(z)) g_1 + s(z) g_2,    g = sum_i [prod_{j != i} (1 - s(z_j))] s(z_i) g_i           (2)
+    g = (1 - s(z)) g_1 + s(z) g_2,    g = sum_i [prod_{j != i} (1 - s(z_j))] s(z_i) g_i          (2)
 
 There is one mode, no event and no impulse: the mechanism goes round the corner on a smooth curve,
 without loss of energy, however large sigma is. The curvature grows with sigma, and steps must
 resolve lengths of 1/sigma. This is not what happens at a hard switch, where the impulse law decides
-about the energy; it is here to be compared with it.
+about the energy; it is here to be compared with it. A start must satisfy (2), not its mode alone.
 """
 
 from collections.abc import Callable, Sequence
