@@ -45,7 +45,7 @@ BUILT_IN = (
     "two_link_impact",
     "wheel_over_pothole",
 )
-MODULES = {name: name for name in BUILT_IN} | {"from_urdf": "urdf"}  # where each function lies
+MODULES = {name: name for name in BUILT_IN} | {"from_mjcf": "mjcf", "from_urdf": "urdf"}  # where each function lies
 REFUSED = {
     ".xml": "MJCF files cannot be read yet; write the robot as URDF",
     ".mjcf": "MJCF files cannot be read yet; write the robot as URDF",
