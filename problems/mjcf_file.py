@@ -32,7 +32,12 @@ def read_file(path: str | Path, ignore: Iterable[str] = ()) -> File:
     """Compile a file. Refuses what cannot be represented, and warns once of what is left out."""
     mujoco = _mujoco(path)
     spec = _parsed(mujoco, path)
-    file = File(spec.modelname, _compiled(mujoco, spec, path), mujoco)
+    try:
+        model = spec.compile()
+    except ValueError as error:
+        spec = _parsed(mujoco, path)  # a spec that failed keeps its error
+        model = _without_geoms(mujoco, spec, path, error)
+    file = File(spec.modelname, model, mujoco)
     ignored = _ignored(path, ignore)
     left_out = []
     for kind, find in ACTING.items():
@@ -84,23 +89,21 @@ def _parsed(mujoco: Any, path: str | Path) -> Any:
         raise FileError(f"from_mjcf({str(path)!r}): expected MJCF, found: {_line(error)}") from None
 
 
-def _compiled(mujoco: Any, spec: Any, path: str | Path) -> Any:
-    """The model, without geoms that add no mass if their files are missing."""
-    try:
-        return spec.compile()
-    except ValueError as error:
-        first = error
+def _without_geoms(mujoco: Any, spec: Any, path: str | Path, first: ValueError) -> Any:
+    """The model without geoms that add no mass, for their files may be missing."""
     always = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_TRUE
     if spec.compiler.inertiafromgeom == always:
         raise FileError(f"from_mjcf({str(path)!r}): {_line(first)}")
     for body in spec.bodies:
-        if body.explicitinertial or body is spec.worldbody or not _moves(body):
+        if body.explicitinertial or not _moves(body):
             for geom in body.geoms:
                 spec.delete(geom)
     for part in (*spec.skins, *spec.pairs, *spec.sensors):
         spec.delete(part)
     used = {geom.meshname for geom in spec.geoms}
-    for asset in (*spec.textures, *spec.hfields):
+    for shown in (*spec.geoms, *spec.sites, *spec.tendons):
+        shown.material = ""
+    for asset in (*spec.materials, *spec.textures, *spec.hfields):
         spec.delete(asset)
     for mesh in spec.meshes:
         if mesh.name not in used:
@@ -116,7 +119,7 @@ def _compiled(mujoco: Any, spec: Any, path: str | Path) -> Any:
 
 def _moves(body: Any) -> bool:
     """Whether a body or one that carries it has a joint."""
-    while body is not None:
+    while body.id != 0:
         if body.joints:
             return True
         body = body.parent

@@ -182,15 +182,16 @@ def _rest(file: File) -> np.ndarray:
 def _closures(file: File, places: list[Place]) -> dict[str, Closure]:
     m = file.model
     kinds = file.mujoco.mjtEq
-    make = {kinds.mjEQ_CONNECT: _connect, kinds.mjEQ_WELD: _weld, kinds.mjEQ_JOINT: _follow}
+    makers = {kinds.mjEQ_CONNECT: _connect, kinds.mjEQ_WELD: _weld, kinds.mjEQ_JOINT: _follow}
+    make = {int(kind): maker for kind, maker in makers.items()}
     found: dict[str, Closure] = {}
     for i in range(m.neq):
-        if m.eq_type[i] not in make:
-            continue
+        if int(m.eq_type[i]) not in make:
+            continue  # one that the user ignores
         name = _closure_name(file, i)
         while name in found:
             name += "'"
-        found[name] = make[m.eq_type[i]](file, places, i, name)
+        found[name] = make[int(m.eq_type[i])](file, places, i, name)
     return found
 
 

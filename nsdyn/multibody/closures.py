@@ -30,7 +30,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from nsdyn._types import AnyTime, Configuration, Params, Rows
-from nsdyn.multibody.tree import Tree, frame
+from nsdyn.multibody.chain import EPSILON
+from nsdyn.multibody.tree import Tree, frames_of
 
 SPACE = (0, 1, 2, 3, 4, 5)  # the rows of a weld
 PLANE = (0, 1, 5)
@@ -95,7 +96,7 @@ class RelativePose(eqx.Module):
         return self.name
 
     def __call__(self, q: Configuration, p: Params) -> Float[Array, " 12"]:
-        d, R = _relative(frame(p["tree"], q, self.a), frame(p["tree"], q, self.b))
+        d, R = _relative(*frames_of(p["tree"], q, (self.a, self.b)))
         return jnp.concatenate([d, R.ravel()])
 
 
@@ -170,9 +171,8 @@ class PointWithin(eqx.Module):
         return self.closure.name
 
     def __call__(self, q: Configuration, p: Params) -> Float[Array, " 3"]:
-        first, _ = _fixed_frames(self.closure, q, p)
-        second = frame(p["tree"], q, self.closure.b)
-        return _relative(second, first)[0]  # (5)
+        first, second = frames_of(p["tree"], q, (self.closure.a, self.closure.b))
+        return _relative(second, first @ p["closures"][self.closure.name]["a"])[0]  # (5)
 
 
 class Offset(eqx.Module):
@@ -205,13 +205,14 @@ class Together(eqx.Module):
 
 def vee(R: Float[Array, "3 3"]) -> Float[Array, " 3"]:
     """The vector of the skew part of a matrix."""
-    return 0.5 * jnp.stack([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]])
+    return (-0.5 * EPSILON).reshape(3, 9) @ R.ravel()
 
 
 def _fixed_frames(closure: Connect | Weld, q: Configuration, p: Params) -> tuple[Array, Array]:
     tree: Tree = p["tree"]
     own = p["closures"][closure.name]
-    return frame(tree, q, closure.a) @ own["a"], frame(tree, q, closure.b) @ own["b"]
+    first, second = frames_of(tree, q, (closure.a, closure.b))
+    return first @ own["a"], second @ own["b"]
 
 
 def _relative(
