@@ -13,6 +13,7 @@ from robot_files import files
 
 import nsdyn
 from nsdyn import laws, problems
+from nsdyn.constraints.mode_rows import Lock
 from nsdyn.errors import FileError, NsdynError, ProblemError
 from nsdyn.integrators import NSGA, RK4, EventDriven
 from nsdyn.multibody import tree_dynamics, world_momentum
@@ -249,11 +250,233 @@ def check_jumps(problem, out, tolerance=1e-12):
         assert np.abs(G @ after[i]).max() < tolerance
 
 
+def test_toggles_become_stages(written):
+    """A closure of the file holds as the file says until it is switched off, and what it finds when
+    it is switched on again."""
+    path = written(CLOSED)
+    toggle = (("pin", 0.1, False), ("sites", 0.2, True), ("pin", 0.3, True), ("sites", 0.4, False))
+    problem = problems.from_mjcf(path, toggle=toggle)
+    always, switched = problem.constraint
+    assert [closure.name for closure in always.g.closures] == ["hold", "de : ac", "stop"]
+    names = [[item.name() for item in mode if isinstance(item, Lock)] for mode in modes(switched)]
+    assert names == [[], [], ["lock(sites)"], ["lock(sites)", "lock(pin)"], ["lock(pin)"]]
+    assert [len(mode) for mode in modes(switched)] == [1, 0, 1, 2, 1]
+    assert np.asarray(problem.params["toggle"]).tolist() == [0.1, 0.2, 0.3, 0.4]
+
+
+def modes(scheduled):
+    return scheduled.mode_rows.modes
+
+
+@pytest.mark.slow
 def test_a_weld_is_toggled_between_moving_bodies(written):
     problem = problems.from_mjcf(written(TWO), toggle=TOGGLE, v0=SPEEDS, t_end=0.2)
     out = run(problem, EVENT_DRIVEN, step=0.01)
     assert np.allclose(out.events.t[:3], [0.05, 0.12, 0.16], atol=1e-15, rtol=0)
     check_jumps(problem, out)
     along = momenta(problem, out.q, out.v)
-    assert np.abs(along - along[0])[:, :3].max() < 1e-12
-    assert np.abs(along - along[0])[:, 3:].max() < 1e-8  # RK4
+    assert np.abs(along - along[0]).max() < 1e-8  # RK4 between the events
+
+
+@pytest.mark.slow
+def test_a_weld_is_toggled_in_space(written):
+    problem = problems.from_mjcf(
+        written(TWO.replace(PLANE, "<freejoint/>")),
+        toggle=TOGGLE,
+        v0=(1.0, 0.2, 0.1, 0.5, 1.0, -2.0, -1.0, 0.2, 0.0, 1.0, 0.1, 0.3),
+        t_end=0.2,
+    )
+    out = run(problem, EVENT_DRIVEN, step=0.01)
+    assert int(out.events.count) == 3
+    check_jumps(problem, out)
+
+
+@pytest.mark.slow
+def test_derivatives_with_respect_to_the_times_of_toggles(written):
+    problem = problems.from_mjcf(written(TWO), toggle=TOGGLE[:2], v0=SPEEDS, t_end=0.2)
+
+    def end(times):
+        p = problem.params | {"toggle": times}
+        out = nsdyn.rollout(problem, EVENT_DRIVEN, step=0.02, params=p, max_events=4)
+        return jnp.concatenate([out.q[-1], out.v[-1]])
+
+    both = jax.jit(lambda times, along: jax.jvp(end, (times,), (along,)))  # one program for all
+    times = jnp.array([0.053, 0.127])
+    h = 1e-5
+    for e in np.eye(2):
+        found = both(times, e)[1]
+        expected = (both(times + h * e, e)[0] - both(times - h * e, e)[0]) / (2 * h)
+        assert np.abs(found - expected).max() < 1e-6 * np.abs(expected).max()
+        assert np.abs(expected).max() > 0.1
+
+
+# Closed loops.
+
+# Two four-bars on one crank, and a coupler rod in space with balls at its ends: three connects.
+LOOPS = f"""
+<default><geom type="capsule" size="0.03" mass="1"/></default>
+<worldbody>
+  <body name="crank">
+    <joint axis="0 1 0"/><geom fromto="0 0 0 0 0 0.3"/>
+    <body name="rod" pos="0 0 0.3"><joint axis="0 1 0"/><geom fromto="0 0 0 1 0 0.2"/></body>
+    <body name="link" pos="0 0 0.2"><joint axis="0 1 0"/><geom fromto="0 0 0 -0.8 0 0.1"/></body>
+    <body name="bar" pos="0 0.1 0.3"><joint type="ball"/><geom fromto="0 0 0 0.5 0.6 0"/></body>
+  </body>
+  <body name="rocker" pos="1 0 0"><joint axis="0 1 0"/><geom fromto="0 0 0 0 0 0.5"/></body>
+  <body name="arm" pos="-0.8 0 0"><joint axis="0 1 0"/><geom fromto="0 0 0 0 0 0.3"/></body>
+  <body name="lever" pos="0.5 0.7 0"><joint axis="1 1 0"/><geom fromto="0 0 0 0 0 0.3"/></body>
+</worldbody>
+<equality>
+  <connect body1="rod" body2="rocker" anchor="1 0 0.2"/>
+  <connect body1="link" body2="arm" anchor="-0.8 0 0.1"/>
+  <connect body1="bar" body2="lever" anchor="0.5 0.6 0"/>
+</equality>
+"""
+
+
+def check_loops(problem, integrator, step):
+    """Runs, and returns the largest residual of the closures."""
+    out = nsdyn.simulate(problem, integrator, step=step)
+    rows = jax.jit(lambda q: problem.constraint[0].g(q, 0.0, problem.params))
+    assert np.abs(out.q[-1] - out.q[0]).max() > 0.01
+    return max(np.abs(rows(q)).max() for q in out.q)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("integrator", [EVENT_DRIVEN, NSGA()], ids=["event-driven", "NSGA"])
+@pytest.mark.filterwarnings("ignore::nsdyn.RedundancyWarning")  # hinges hold two loops in a plane
+def test_loops_stay_closed(written, integrator):
+    problem = problems.from_mjcf(written(LOOPS), t_end=1.0)
+    assert check_loops(problem, integrator, 5e-3) < 1e-10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", files("genesis-world", "four_bar_linkage.xml"))
+@pytest.mark.filterwarnings("ignore::nsdyn.RedundancyWarning")
+def test_a_public_loop_stays_closed(path):
+    problem = problems.from_mjcf(path, gravity=(0.0, 1.0, -9.81), t_end=1.0)
+    assert check_loops(problem, EVENT_DRIVEN, 5e-3) < 1e-10
+
+
+# Files of packages.
+
+FLUID = "no fluid acts on the bodies"
+MODELS = [*files("gymnasium", ".xml"), *files("brax", ".xml")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", MODELS)
+def test_the_dynamics_of_a_model_are_those_of_mujoco(path):
+    """Without contact, 1e-8 relative. MuJoCo takes centres of mass within nanometres of the origin
+    of a body as lying there."""
+    spec = mujoco.MjSpec.from_file(str(path))
+    try:
+        model = spec.compile()
+    except ValueError:  # a free joint that is not on the world
+        with pytest.raises(FileError, match="free joint can only be used on top level"):
+            problems.from_mjcf(path)
+        return
+    ignore = ()
+    if model.opt.density or model.opt.viscosity:
+        with pytest.raises(ProblemError, match=rf"<option density=.*{FLUID}.*ignore=\('fluid',\)"):
+            problems.from_mjcf(path)
+        model.opt.density = model.opt.viscosity = 0.0
+        ignore = ("fluid",)
+    problem = problems.from_mjcf(path, ignore=ignore)
+    assert differences(problem, model).max() < 1e-8
+
+
+# What is left out, what is refused.
+
+
+@pytest.mark.filterwarnings("default::nsdyn.LeftOutWarning")
+def test_what_is_left_out_is_listed(written):
+    hinge = '<joint name="h" range="-1 1" limited="true" frictionloss="0.1"/>'
+    text = f"""
+    <worldbody>
+      <geom type="plane" size="1 1 1"/><body>{hinge}{LINK}</body>
+      <body mocap="true"><geom size="1" contype="0" conaffinity="0"/></body>
+    </worldbody>
+    <tendon><fixed><joint joint="h" coef="1"/></fixed></tendon>
+    <actuator><motor joint="h"/></actuator>
+    """
+    expected = (
+        r"model\.xml: left out: 2 geoms that could touch, 1 actuator, 1 joint limit, "
+        r"1 joint's frictionloss, 1 tendon without forces, 1 mocap body's motion$"
+    )
+    with pytest.warns(nsdyn.LeftOutWarning, match=expected):
+        problems.from_mjcf(written(text))
+
+
+MESHES = """
+<asset><texture name="t" type="2d" file="t.png"/><material name="m" texture="t"/>
+<mesh name="s" file="s.obj"/></asset>
+<worldbody><geom type="mesh" mesh="s"/>
+<body><joint/>{}<geom type="mesh" mesh="s" material="m"/></body></worldbody>
+"""
+
+
+def test_meshes_that_are_missing(written):
+    """They only show if the body has an inertia of its own."""
+    problem = problems.from_mjcf(written(MESHES.format(INERTIAL)))
+    assert float(problem.params["tree"].mass[0]) == 1.5
+    with pytest.raises(FileError, match=r"s\.obj.*needs an <inertial>"):
+        problems.from_mjcf(written(MESHES.format("")))
+
+
+def one(joint='<joint name="h"/>', after="", body=""):
+    return f'<worldbody><body name="b" {body}>{joint}{LINK}</body></worldbody>{after}'
+
+
+WELD = '<equality><weld name="grip" body1="b" active="false"/></equality>'
+FIXED = '<tendon><fixed name="t" {}><joint joint="h" coef="1"/></fixed></tendon>'
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "expected"),
+    [
+        ("<worldbody>", {}, "expected MJCF, found"),
+        ("<worldbody/>", {}, "expected a joint that moves, found none"),
+        ("<option viscosity='2'/>" + one(), {}, "<option viscosity='2'>: expected none"),
+        (one(body='gravcomp="1"'), {}, "<body name='b'>: expected none, as gravity acts"),
+        (one('<joint name="h" type="ball" stiffness="1"/>'), {}, "<joint name='h'>: expected none"),
+        (one(after=FIXED.format('stiffness="1"')), {}, "<tendon name='t'>: expected none"),
+        (one(after=FIXED.format('damping="1"')), {}, "leave it out with ignore=('tendon',)"),
+        (one(), {"ignore": ("fluids",)}, "ignore: 'fluids' is not known; did you mean 'fluid'?"),
+        (one(), {"keyframe": "home"}, "keyframe 'home' is not known"),
+        (one(), {"keyframe": 0}, "keyframe: expected 0 ... -1 or a name, found 0"),
+        (one(), {"q0": [1.0, 2.0]}, "q0: expected 1 numbers for h, found shape (2,)"),
+        (one(), {"toggle": (("grip", 1, True),)}, "toggle: closure 'grip' is not known"),
+        (one(after=WELD), {"toggle": ("grip", 1, True)}, "expected ((closure, time, on), ...)"),
+        (one(after=WELD), {"toggle": (("grap", 1, True),)}, "did you mean 'grip'?"),
+        (
+            one(after=WELD),
+            {"toggle": (("grip", 2, True), ("grip", 1, False))},
+            "expected times in ascending order",
+        ),
+        (
+            one(after=WELD),
+            {"toggle": (("grip", 1, False),)},
+            "expected that 'grip' is switched on at t = 1, as it is off then, found False",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(written, text, arguments, expected):
+    with pytest.raises(NsdynError) as error:
+        problems.from_mjcf(written(text), **arguments)
+    assert expected in str(error.value) and "model.xml" in str(error.value)
+
+
+def test_a_file_that_is_none(tmp_path):
+    with pytest.raises(FileError, match=r"nowhere\.xml.*expected a readable MJCF file"):
+        problems.from_mjcf(tmp_path / "nowhere.xml")
+    path = tmp_path / "robot.xml"
+    path.write_text("<robot/>")
+    with pytest.raises(FileError, match=r"found a <robot>; name the file \.urdf"):
+        problems.from_mjcf(path)
+
+
+def test_without_mujoco_the_extra_is_named(written, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    with pytest.raises(FileError, match=r"MuJoCo, which is not installed.*nsdyn\[mjcf\]"):
+        problems.from_mjcf(written(one()))
