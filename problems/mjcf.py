@@ -107,7 +107,9 @@ def _stages(closures: dict[str, Closure], toggle: tuple) -> tuple[list[float], t
             raise unknown("toggle: closure", str(entry[0]), closures)
     times = [float(time) for _, time, _ in toggle]
     check_times(np.array(times), len(times) + 1)
-    now = {name: closures[name].given for name, _, _ in toggle if closures[name].active}
+    now: dict[str, Any] = {
+        name: closures[name].given for name, _, _ in toggle if closures[name].active
+    }
     stages: list[tuple] = [tuple(now.values())]
     for name, time, on in toggle:
         if bool(on) == (name in now):
@@ -178,8 +180,8 @@ def _closed(file: File, q: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.nd
     left = np.max(np.abs(g), initial=0.0)
     if left > np.sqrt(CLOSED):
         raise ProblemError(
-            f"expected a start at which all closures hold, found none near it ({left:.3g} is left); "
-            "give q0=..., or another keyframe"
+            f"expected a start at which all closures hold, found none near it ({left:.3g} is "
+            "left); give q0=..., or another keyframe"
         )
     return data.qpos.copy(), v - _least(J, M, J @ v)
 

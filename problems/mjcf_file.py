@@ -165,7 +165,7 @@ def _any(*arrays: np.ndarray) -> np.ndarray:
 
 
 def _all_of(file: File, what: str, mask: np.ndarray) -> list[str]:
-    return [called(file, what, i) for i in np.flatnonzero(mask)]
+    return [called(file, what, int(i)) for i in np.flatnonzero(mask)]
 
 
 def _fluid(file: File) -> list[str]:
@@ -181,7 +181,9 @@ def _gravcomp(file: File) -> list[str]:
 def _springs(file: File) -> list[str]:
     """Springs that are not -k (q - q_0)."""
     m = file.model
-    turning = np.isin(m.jnt_type, [file.mujoco.mjtJoint.mjJNT_BALL, file.mujoco.mjtJoint.mjJNT_FREE])
+    turning = np.isin(
+        m.jnt_type, [file.mujoco.mjtJoint.mjJNT_BALL, file.mujoco.mjtJoint.mjJNT_FREE]
+    )
     return _all_of(file, "JOINT", (turning & (m.jnt_stiffness != 0)) | _any(m.jnt_stiffnesspoly))
 
 

@@ -46,7 +46,10 @@ BUILT_IN = (
     "two_link_impact",
     "wheel_over_pothole",
 )
-MODULES = {name: name for name in BUILT_IN} | {"from_mjcf": "mjcf", "from_urdf": "urdf"}  # where each function lies
+MODULES = {name: name for name in BUILT_IN} | {
+    "from_mjcf": "mjcf",
+    "from_urdf": "urdf",
+}  # where each function lies
 READERS = {".urdf": "from_urdf", ".xml": "from_mjcf", ".mjcf": "from_mjcf"}
 REFUSED = {
     ".sdf": "SDF files cannot be read; write the robot as URDF or MJCF",

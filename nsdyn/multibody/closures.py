@@ -205,7 +205,7 @@ class Together(eqx.Module):
 
 def vee(R: Float[Array, "3 3"]) -> Float[Array, " 3"]:
     """The vector of the skew part of a matrix."""
-    return (-0.5 * EPSILON).reshape(3, 9) @ R.ravel()
+    return jnp.matmul((-0.5 * EPSILON).reshape(3, 9), R.ravel())
 
 
 def _fixed_frames(closure: Connect | Weld, q: Configuration, p: Params) -> tuple[Array, Array]:

@@ -338,7 +338,7 @@ SPIN[1:, 1:] = EPSILON
 def rotation(a: Float[Array, " 4"]) -> Float[Array, "3 3"]:
     """The rotation of a quaternion of any length."""
     square = a[:, None] * a[None, :]
-    return (ROTATION.reshape(9, 16) @ square.ravel()).reshape(3, 3) / jnp.sum(a * a)  # (5)
+    return jnp.matmul(ROTATION.reshape(9, 16), square.ravel()).reshape(3, 3) / jnp.sum(a * a)  # (5)
 
 
 def turned(axis: Float[Array, " 3"], angle: Scalar) -> Float[Array, "3 3"]:
@@ -473,7 +473,7 @@ def kinematics(tree: Tree, q: Configuration, v: Velocity) -> Configuration:
 
 def quaternion_rate(a: Float[Array, " 4"], w: Float[Array, " 3"]) -> Float[Array, " 4"]:
     """(6)"""
-    spin = (SPIN @ w) @ a
+    spin = jnp.matmul(jnp.matmul(SPIN, w), a)
     squared = jnp.sum(w * w)
     speed = jnp.where(squared > 0, jnp.sqrt(jnp.where(squared > 0, squared, 1.0)), 0.0)
     return 0.5 * spin + 0.25 * speed * (1.0 - jnp.sum(a * a)) * a
