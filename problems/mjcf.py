@@ -25,6 +25,7 @@ from nsdyn._types import Numbers, Params
 from nsdyn.constraints.scheduled import check_times
 from nsdyn.errors import ProblemError, unknown
 from nsdyn.multibody.closures import Together
+from nsdyn.multibody.skeleton import TreeShape, tree_coordinates
 from nsdyn.multibody.tree_dynamics import tree_system
 from nsdyn.problems.mjcf_file import File, named, read_file
 from nsdyn.problems.mjcf_tree import Closure, Mechanism, mechanism
@@ -88,6 +89,8 @@ def from_mjcf(
         v0=start[1],
         t_end=t_end,
         params=params,
+        coordinates=tree_coordinates(found.tree),
+        shape=TreeShape(),
     )
 
 

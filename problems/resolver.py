@@ -15,33 +15,40 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from nsdyn import _named
 from nsdyn._user_file import defined_at, faults_in, folder_of
 from nsdyn.errors import FileError, ProblemError, unknown
 from nsdyn.problem import Problem
-from nsdyn.reference import Reference
+from nsdyn.reference import About, Reference
 
 BUILT_IN = (
     "andrews",
+    "bouncing_ball",
     "bricard",
     "car_axis",
     "compass_walker",
     "emergency_stop",
+    "flyball_governor",
     "knife_edge",
     "metamorphic_palm",
     "n_four_bar",
+    "newtons_cradle",
     "overbraiding",
     "pantograph",
     "parallelogram",
     "pendulum",
     "point_on_track",
     "rimless_wheel",
+    "rocking_block",
     "rx130l",
     "segmented_track",
     "serial_chain",
+    "simple_pendulum",
     "simplest_walker",
+    "slider_crank",
     "three_r_pendulum",
     "two_link_impact",
     "wheel_over_pothole",
@@ -144,9 +151,16 @@ def _makes_problem(thing: Any) -> bool:
 
 def reference(text: str) -> Reference | None:
     """`REFERENCE` in the file of a problem, if it has one."""
-    make = function(text)
-    module = sys.modules.get(getattr(make, "__module__", ""))
-    return getattr(module, "REFERENCE", None)
+    return getattr(_module(text), "REFERENCE", None)
+
+
+def about(text: str) -> About:
+    """`ABOUT` in the file of a problem."""
+    return getattr(_module(text), "ABOUT", About())
+
+
+def _module(text: str) -> ModuleType | None:
+    return sys.modules.get(getattr(function(text), "__module__", ""))
 
 
 def summary(text: str) -> str:

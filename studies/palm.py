@@ -17,7 +17,7 @@ from xarray import Dataset
 
 import nsdyn
 from nsdyn import integrators, laws, problems
-from nsdyn.problems.metamorphic_palm import outline
+from nsdyn.problems.metamorphic_palm import shape
 from nsdyn.studies.lib import archive, style
 from nsdyn.studies.lib.schemes import table, write
 
@@ -124,7 +124,8 @@ def _poses(data: Dataset) -> Figure:
     t = data.t.values
     when = float(data.t_switch[0])
     poses = np.insert(data.q.values, np.searchsorted(t, when), data.q_switch.values[0], axis=0)
-    lines = np.asarray(jax.vmap(lambda q: outline(q, p))(jnp.asarray(poses))) @ VIEW.T
+    arcs = jax.vmap(lambda q: shape(q, p))(jnp.asarray(poses))
+    lines = np.concatenate(arcs, axis=1) @ VIEW.T
     rows = [*np.linspace(0, np.searchsorted(t, when), 3).astype(int), len(poses) - 1]
     times = np.insert(t, np.searchsorted(t, when), when)[rows]
     fig, axes = style.figure((1, len(rows)), style.DOUBLE, 2.1)

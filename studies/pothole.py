@@ -33,7 +33,7 @@ import nsdyn
 from nsdyn import laws, problems
 from nsdyn._repr import settings_text
 from nsdyn.analysis.residuals import points_of
-from nsdyn.problems.wheel_over_pothole import ground, outline
+from nsdyn.problems.wheel_over_pothole import ground, shape
 from nsdyn.studies.lib import archive, style
 from nsdyn.studies.lib.schemes import NEWTON, RHO_INF, SCHEMES, table, write
 
@@ -243,7 +243,7 @@ def _poses(data: Dataset) -> Figure:
 
 
 def _wheel(ax: Axes, pose: np.ndarray, p: dict, **look: Any) -> None:
-    ax.plot(*np.asarray(outline(jnp.asarray(pose), p)).T, **look)
+    ax.plot(*np.asarray(shape(jnp.asarray(pose), p)[0]).T, **look)
 
 
 def _with_jumps(

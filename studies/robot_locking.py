@@ -194,7 +194,7 @@ def _momenta(ax: Axes, data: Dataset) -> None:
 def _halts(runs: dict[str, Dataset]) -> Figure:
     fig, axes = style.figure((1, 2), style.DOUBLE, 3.4)
     p = problems.get("rx130l").params
-    points = lambda q: np.asarray(robot_drawing.skeleton(q, p))
+    points = lambda q: robot_drawing.skeleton(q, p)
     locked = np.isfinite(LOCKED_FROM_MODE)
     start = points(runs[CONSISTENT].q.values[0])
     limits = {SIDE: ((-0.3, 1.6), (-0.1, 1.4)), ABOVE: ((-0.3, 1.6), (-0.6, 0.9))}

@@ -23,7 +23,7 @@ from xarray import Dataset
 
 import nsdyn
 from nsdyn import problems
-from nsdyn.problems.compass_walker import LEGS, after_strike, outline
+from nsdyn.problems.compass_walker import LEGS, after_strike, shape
 from nsdyn.results.events import Events
 from nsdyn.studies.gaits import RK4, gait, stride
 from nsdyn.studies.lib import archive, style
@@ -230,7 +230,7 @@ def _strides(found: Dataset, modulus: float) -> Figure:
     p = problems.get("compass_walker").params
     one = np.flatnonzero(found.t.values <= float(found.period))
     for k in one[:: max(1, len(one) // 9)]:
-        foot, hip, other = np.asarray(outline(jnp.asarray(found.q.values[k]), p))
+        foot, hip, other = np.asarray(shape(jnp.asarray(found.q.values[k]), p)[0])
         left.plot(*np.stack([hip, other]).T, color=style.ORANGE, linestyle="-", linewidth=0.8)
         left.plot(*np.stack([foot, hip]).T, color=style.BLUE, linestyle="-", linewidth=1.0)
         left.plot(*hip, "o", color="black", markersize=2.5)

@@ -52,7 +52,7 @@ def _start(problem: Problem) -> tuple[Report, Model, Point]:
     sizes = f"{q.shape[0]} coordinates, {v.shape[0]} velocities"
     report.add("shapes", f"{sizes}, {model.m} rows, {model.k} guards")
     model, point, s = begin(model, q, v, t, p)
-    mass_matrix(report, s.M)
+    mass_matrix(report, s.M, problem.velocities)
     mass_solve(report, s)
     mass_product(report, s)
     finite("System(force=...)", s.f, " at q0, v0")

@@ -6,6 +6,7 @@ Dependent rows contradict each other if, for the unit rows h_i of `nsdyn.numeric
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,8 +28,8 @@ INVOLVED = 1e-6  # share of a row in a dependence, relative to the largest share
 NUDGE = 1e-3  # relative to the length of the mechanism, to leave a singular position
 
 
-def mass_matrix(report: Report, M: np.ndarray) -> None:
-    """M must be finite, symmetric and positive definite."""
+def mass_matrix(report: Report, M: np.ndarray, names: Sequence[str] = ()) -> None:
+    """M must be finite, symmetric and positive definite; `names` are those of the velocities."""
     finite("System(mass=...)", M, " at q0")
     roots = np.sqrt(np.abs(np.diagonal(M)))
     skew = np.abs(M - M.T)
@@ -37,6 +38,7 @@ def mass_matrix(report: Report, M: np.ndarray) -> None:
         raise ProblemError(
             f"System(mass=...): expected a symmetric matrix, found M[{i}, {j}] = {M[i, j]:.6g} and "
             f"M[{j}, {i}] = {M[j, i]:.6g} at q0, which differ by {skew[i, j]:.3g}"
+            + (f" ({names[i]} and {names[j]})" if names else "")
         )
     report.add("mass matrix symmetric", f"|M - M^T| = {np.max(skew, initial=0.0):.1e}")
     roots = np.where(roots > 0, roots, 1.0)
@@ -47,10 +49,19 @@ def mass_matrix(report: Report, M: np.ndarray) -> None:
         kind = "an indefinite" if least < -bound else "a singular"
         raise ProblemError(
             f"System(mass=...): expected a positive definite matrix, found {kind} one at q0: "
-            f"smallest eigenvalue {smallest:.3g}. Give every coordinate a mass or remove it, or "
-            "start away from the singular position"
+            f"smallest eigenvalue {smallest:.3g}{_massless(M, names)}. Give every coordinate a "
+            "mass or remove it, or start away from the singular position"
         )
     report.add("mass matrix positive definite", f"smallest eigenvalue {smallest:.3g}")
+
+
+def _massless(M: np.ndarray, names: Sequence[str]) -> str:
+    """The velocities that have least mass, by name."""
+    if not names:
+        return ""
+    share = np.abs(np.linalg.eigh(M)[1][:, 0])
+    light = np.flatnonzero(share > 0.5 * share.max()).tolist()
+    return f" for {', '.join(names[i] for i in light)}"
 
 
 def mass_solve(report: Report, s: Sample) -> None:

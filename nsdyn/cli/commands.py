@@ -87,6 +87,7 @@ Studies = Annotated[
 Step = Annotated[float, typer.Option(help="Step size.")]
 EndTime = Annotated[float | None, typer.Option(help="End time; default: that of the problem.")]
 PLOTS = (".png", ".pdf", ".svg")
+FILMS = (".gif", ".mp4")
 OutFile = Annotated[Path | None, typer.Option(help="Write the results to this netCDF file.")]
 
 
@@ -167,6 +168,13 @@ def run(
     plot: Annotated[
         Path | None, typer.Option(help="Draw the trajectory into this file (png, pdf, svg).")
     ] = None,
+    animate: Annotated[
+        Path | None, typer.Option(help="Write the motion as a film to this file (gif, mp4).")
+    ] = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(help="Seconds of motion in a second of the film; 1: real time."),
+    ] = None,
     events: Annotated[
         bool, typer.Option("--events", help="Show the events and analyse each.")
     ] = False,
@@ -180,6 +188,7 @@ def run(
         rule = _law(law)
         _require_target("--out", out, ())
         _require_target("--plot", plot, PLOTS)
+        _require_target("--animate", animate, FILMS)
         with busy("compiling and running"):
             trajectory = nsdyn.simulate(
                 chosen, method, step=step, law=rule, t_end=t_end, save_every=save_every
@@ -194,6 +203,10 @@ def run(
         if plot is not None:
             trajectory.plot().savefig(plot)
             print(f"wrote {plot}")
+        if animate is not None:
+            with counted("frames") as report:
+                trajectory.animate(animate, chosen, speed=speed, progress=report)
+            print(f"wrote {animate}")
 
 
 @app.command(
@@ -421,3 +434,25 @@ def _integrator(text: str, formulation: str) -> "nsdyn.AbstractIntegrator":
         made = parse_object("integrator", text, known, (AbstractIntegrator, AbstractSmoothMethod))
     # A smooth method that cannot run alone needs a driver.
     return known["EventDriven"](made) if as_integrator(made) is None else made
+
+
+@app.command(epilog="Example: nsdyn report figures --out report.html")
+def report(
+    folder: Annotated[
+        Path,
+        typer.Argument(help="What `nsdyn figures --out` or `nsdyn compare --out` has written."),
+    ] = Path("figures"),
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    player: Annotated[
+        bool, typer.Option(help="With mechanisms in motion; their runs take a minute or two.")
+    ] = True,
+) -> None:
+    """Write one self-contained HTML page: figures, tables that can be sorted, where the data come
+    from, and a player of motions with their events."""
+    with reported():
+        from nsdyn.studies.lib.report import collect, motions, page
+
+        studies = collect.studies(folder)
+        known = {motion.name: motion for motion in motions.SHOWN} if player else {}
+        shown = [motions.computed(known[name]) for name in progress(known, "motion")]
+        print(f"wrote {page.write(out, studies, shown)}")

@@ -106,11 +106,13 @@ def show_end(trajectory: "nsdyn.Solution") -> None:
 
     q, v = ([f"{x:.9g}" for x in row[-1]] for row in (trajectory.q, trajectory.v))
     v += [""] * (len(q) - len(v))  # quasi-velocities may be fewer
+    names = trajectory.coordinates or range(len(q))
+    head = "coordinate" if trajectory.coordinates else "i"
     last = f"mode {trajectory.mode[-1]}, energy {trajectory.energy[-1]:.9g}"
     title = (
         f"state at t = {trajectory.t[-1]:g} ({last}, {events_text(trajectory.events)} until then)"
     )
-    show_table(title, ("i", "q", "v"), list(zip(range(len(q)), q, v, strict=True)), numbers=True)
+    show_table(title, (head, "q", "v"), list(zip(names, q, v, strict=True)), numbers=(1, 2))
 
 
 def show_comparison(table: "nsdyn.studies.lib.compare_table.Table") -> None:

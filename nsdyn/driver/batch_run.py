@@ -27,6 +27,7 @@ from nsdyn.driver.arguments import (
     batch_values,
     refuse_tracers,
     setup,
+    shown,
 )
 from nsdyn.driver.backend import LANES
 from nsdyn.driver.blocks import ADVANCE, BEGIN, BLOCK_OF_BATCH, Programs, traced
@@ -114,7 +115,7 @@ def sweep(
             threads.shutdown(wait=False, cancel_futures=True)
             raise
     params = plain(batch.params(), other=lambda name, x: x)
-    about = {**run.about(problem), "backend": backend}
+    about = {**run.about(problem), **shown(problem), "backend": backend}
     solution = results.whole.solution(run.times, params, about)
     _warn_if_singular(problem, batch, solution.events)
     return solution

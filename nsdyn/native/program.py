@@ -114,7 +114,11 @@ def _result(lower: Lowering, number: int, value: Value, kind: str) -> None:
 
 
 class Program:
-    """A loaded program: numpy arrays in, numpy arrays out. Several threads may call it."""
+    """A loaded program: numpy arrays in, numpy arrays out. Several threads may call it.
+
+    function: what was compiled. layout: shapes, types and offsets of the results in memory, which
+        takes so many `bytes`.
+    """
 
     def __init__(self, source: Source):
         self.source = source
@@ -122,17 +126,17 @@ class Program:
         function = library(source.text).program
         function.argtypes = [ctypes.c_void_p] * 3
         function.restype = None
-        self._function = function
+        self.function = function
         front = () if source.lanes == 1 else (source.lanes,)
         self._inputs = [dtype for _, dtype in source.inputs]
-        self._views, offsets, total = [], [], 0
+        self.layout, offsets, total = [], [], 0
         for shape, dtype in source.outputs:
             whole = (*front, *shape)
-            self._views.append((whole, dtype, total))
+            self.layout.append((whole, dtype, total))
             offsets.append(total)
             total += -(-int(np.prod(whole, dtype=int)) * dtype.itemsize // 64) * 64
         self._offsets = np.array(offsets, np.uint64)
-        self._bytes = total
+        self.bytes = total
         self._local = threading.local()
 
     def _work(self) -> np.ndarray:
@@ -145,11 +149,11 @@ class Program:
     def __call__(self, arrays: Sequence[Any]) -> list[np.ndarray]:
         held = [np.ascontiguousarray(x, t) for x, t in zip(arrays, self._inputs, strict=True)]
         places = np.array([x.__array_interface__["data"][0] for x in held], np.uint64)
-        out = np.empty(self._bytes + 64, np.uint8)
+        out = np.empty(self.bytes + 64, np.uint8)
         at = lambda x: x.__array_interface__["data"][0]
         targets = self._offsets + np.uint64(at(out))
-        self._function(at(places), at(targets), -(-at(self._work()) // 64) * 64)
-        return [np.ndarray(shape, t, out, k) for shape, t, k in self._views]
+        self.function(at(places), at(targets), -(-at(self._work()) // 64) * 64)
+        return [np.ndarray(shape, t, out, k) for shape, t, k in self.layout]
 
 
 def traced(function: Callable, examples: Sequence[Any], lanes: int) -> tuple[Any, Any]:
