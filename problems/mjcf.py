@@ -24,7 +24,7 @@ import nsdyn
 from nsdyn._types import Numbers, Params
 from nsdyn.constraints.scheduled import check_times
 from nsdyn.errors import ProblemError, unknown
-from nsdyn.multibody.closures import Together
+from nsdyn.multibody.closures import Connect, Together, Weld
 from nsdyn.multibody.skeleton import TreeShape, tree_coordinates
 from nsdyn.multibody.tree_dynamics import tree_system
 from nsdyn.problems.mjcf_file import File, named, read_file
@@ -90,8 +90,14 @@ def from_mjcf(
         t_end=t_end,
         params=params,
         coordinates=tree_coordinates(found.tree),
-        shape=TreeShape(),
+        shape=TreeShape(_held(found.closures)),
     )
+
+
+def _held(closures: dict[str, Closure]) -> tuple[tuple[int, str, str], ...]:
+    """The frames of closures between bodies, for the drawing."""
+    between = [c.given for c in closures.values() if isinstance(c.given, Connect | Weld)]
+    return tuple(end for g in between for end in ((g.a, g.name, "a"), (g.b, g.name, "b")))
 
 
 def toggle_times(p: Params) -> Any:
