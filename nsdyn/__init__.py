@@ -36,6 +36,7 @@ from nsdyn.driver.step_doubling import ErrorEstimate, error_estimate  # noqa: E4
 from nsdyn.errors import (  # noqa: E402
     CoarseStepWarning,
     FileError,
+    LeftOutWarning,
     NsdynError,
     PerformanceWarning,
     ProblemError,
@@ -82,6 +83,7 @@ __all__ = [
     "Events",
     "FileError",
     "Fixed",
+    "LeftOutWarning",
     "Memory",
     "Model",
     "Newton",

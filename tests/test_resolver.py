@@ -153,7 +153,7 @@ def test_robots_by_their_file():
         problems.get(str(ARM), tipp="tool")
 
 
-@pytest.mark.parametrize("name", ["model.xml", "robot.sdf", "robot.urdf.xacro"])
+@pytest.mark.parametrize("name", ["robot.sdf", "robot.urdf.xacro"])
 def test_robots_that_cannot_be_read_yet(name):
     with pytest.raises(FileError, match=r"URDF|urdf"):
         problems.get(name)

@@ -45,7 +45,7 @@ ProblemName = Annotated[
     str,
     typer.Argument(
         metavar="PROBLEM",
-        help="A name from `nsdyn list`, FILE.py:NAME, PACKAGE:NAME or ROBOT.urdf.",
+        help="A name from `nsdyn list`, FILE.py:NAME, PACKAGE:NAME, ROBOT.urdf or MODEL.xml.",
     ),
 ]
 LawText = Annotated[
