@@ -24,6 +24,7 @@ import hashlib
 import importlib
 import importlib.metadata
 import inspect
+import re
 import sys
 import types
 import typing
@@ -446,6 +447,7 @@ READERS: dict[type, Callable] = {
     types.WrapperDescriptorType: _Reader._descriptor,
     inspect.Signature: _Reader._signature,
     jax.tree_util.PyTreeDef: _Reader._structure,
+    re.Pattern: _Reader._parts("pattern", "flags"),
     range: _Reader._written,
     np.ufunc: _Reader._written,
 }

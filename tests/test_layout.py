@@ -25,6 +25,7 @@ HELPERS = {
     "tolerances",
     "_cache",
     "_compiler",
+    "_coordinates",
     "_digest",
     "_expect",
     "_jitted",

@@ -132,6 +132,13 @@ def test_settings_of_jax_and_our_own_code_count(monkeypatch):
     assert digest(RK4(), backend.begin) != before
 
 
+@pytest.mark.parametrize("name", ["three_r_pendulum", "wheel_over_pothole", "rx130l"])
+def test_our_own_problems_can_be_read(name):
+    """Else they would be traced, and checked, in every process."""
+    problem = nsdyn.problems.get(name)
+    assert digest(problem, EventDriven(RK4())) == digest(problem, EventDriven(RK4()))
+
+
 class Hidden(dict):
     """Has content that its attributes do not show."""
 

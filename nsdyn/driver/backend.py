@@ -12,7 +12,7 @@ shares the grid, so a block ends for all of its runs where the event log of one 
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import Any
 
@@ -27,7 +27,6 @@ from nsdyn._kept import keep, kept
 from nsdyn._watched import is_unchanged
 from nsdyn.driver.arguments import Setup, Values
 from nsdyn.driver.blocks import (
-    BLOCK,
     NEVER,
     PROGRAMS,
     Block,
@@ -38,6 +37,7 @@ from nsdyn.driver.blocks import (
     traced,
 )
 from nsdyn.driver.grid import CHUNK
+from nsdyn.driver.in_place import InPlace
 from nsdyn.errors import ProblemError
 from nsdyn.native.build import circumstances, compiler
 from nsdyn.native.program import AXIS, Program, Source, reloaded, translate
@@ -47,7 +47,9 @@ SETTING = "NSDYN_BACKEND"
 CHOICES = ("auto", "native", "xla")
 DEFAULT = "auto"
 LANES = 8
-BLOCK_OF_LANES = 1024  # samples in a block of a group
+# Samples in a block: a run with few of them need not move the memory of many.
+BLOCK_ALONE = 256
+BLOCK_OF_LANES = 64
 KEPT = 32  # programs kept in memory
 FOLDER = "programs"  # of the cache, for those of other processes
 
@@ -117,6 +119,12 @@ class NativeProgram:
             found[k] = found[k][0]
         return jax.tree.unflatten(structure, found)
 
+    def made_for(self, *args) -> tuple[Program, Any, tuple]:
+        """The program for such arguments, the structure of its result, and the numbers of the
+        leaves in it that all lanes share."""
+        static, arrays = split(args)
+        return self._program(static, [np.asarray(x) for x in arrays], args)
+
     def _program(self, static: tuple, arrays: list, args: tuple) -> tuple[Program, Any, tuple]:
         key = static, tuple((x.shape, x.dtype) for x in arrays)
         with self._lock:
@@ -183,7 +191,9 @@ def _of_group(result: tuple[Block, Any]) -> tuple:
 
 
 SINGLE = Programs(
-    NativeProgram(_begin, (), 1, runs_once=True), NativeProgram(_advance(_alone), (), 1)
+    NativeProgram(_begin, (), 1, runs_once=True),
+    NativeProgram(_advance(_alone), (), 1),
+    BLOCK_ALONE,
 )
 GROUP = Programs(
     NativeProgram(_begin, (1,), LANES, runs_once=True),
@@ -201,9 +211,8 @@ def make(native: Programs, run: Setup, own: Values, shared: Values) -> None:
     key = static, tuple((np.shape(x), x.dtype) for x in arrays)
     if key in _ready:
         return
-    size = BLOCK_OF_LANES if is_batch(own) else BLOCK
     progress = native.begin(run, own, shared)
-    numbers = (np.full(size + CHUNK, NEVER), np.asarray(0), np.asarray(CHUNK))
+    numbers = (np.full(native.size + CHUNK, NEVER), np.asarray(0), np.asarray(CHUNK))
     native.advance(run, own, shared, progress, *numbers)
     if len(_ready) >= KEPT:
         _ready.clear()
@@ -224,4 +233,15 @@ def programs(run: Setup, own: Values, shared: Values) -> tuple[Programs, str]:
                 f"{SETTING}=native: the native backend does not know {reason}"
             ) from reason
         return PROGRAMS, "xla"
-    return native, "native"
+    return native._replace(march=_march(native, run, own, shared)), "native"
+
+
+def _march(native: Programs, run: Setup, own: Values, shared: Values) -> Callable:
+    """The blocks of runs that have values of their own."""
+    place = InPlace(native, run, own, shared)
+
+    def march(own: Values, kept: np.ndarray) -> Iterator[Block]:
+        place.set_own(own)
+        return place.blocks(kept)
+
+    return march

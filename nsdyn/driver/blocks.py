@@ -45,7 +45,7 @@ from nsdyn.status import Status
 from nsdyn.stepping.integrator import State
 from nsdyn.stepping.log import Event, Log
 
-BLOCK = 2048  # samples in a block of a single run
+BLOCK = 2048  # samples in a block of a single run under XLA
 BLOCK_OF_BATCH = 128
 PIECE = 64  # samples that are looked at together
 RECORDS = 32  # events in a block, or more if a step can have more
@@ -116,7 +116,7 @@ def advance(
         def one(own, scale, state, log, buffer):
             values = eqx.combine(own, shared)
             model = run.model(values, scale)
-            times = run.grid.time(k + jnp.arange(1, CHUNK + 1))
+            times = run.grid.time(k + jnp.arange(1, CHUNK + 1), values.phase)
             state, log, samples = chunk(run, model, state, log, times, count, 1, values.params)
             put = lambda all_, x: jax.lax.dynamic_update_slice_in_dim(all_, x[place], slot, 0)
             return state, log, jax.tree.map(put, buffer, samples)  # (1)
@@ -168,7 +168,7 @@ def _result(
     p = values.params
     model = run.model(values, progress.scale)
     state, log = progress.state, progress.log
-    samples = at_times(buffer, run.grid.time(kept))
+    samples = at_times(buffer, run.grid.time(kept, values.phase))
     find = lambda samples: facts(run, model, samples, p, each)
     found = _facts_in_pieces(find, samples, number, PIECE if several else 1)
     filled = jnp.arange(len(kept)) < number
@@ -212,11 +212,13 @@ def _facts_in_pieces(find: Callable, samples: Sample, number, size: int) -> Fact
 
 
 class Programs(NamedTuple):
-    """`begin` and `advance`, compiled when first called, and the samples in a block."""
+    """`begin` and `advance`, compiled when first called, and the samples in a block. Or `march`:
+    the blocks of runs that record such steps, each in the memory of the one before."""
 
-    begin: Callable
-    advance: Callable
-    size: int | None = None
+    begin: Any
+    advance: Any
+    size: int = 0
+    march: Callable[[Values, np.ndarray], Iterator[Block]] | None = None
 
 
 BEGIN = Program(begin)
@@ -236,6 +238,9 @@ def blocks(
 ) -> Iterator[Block]:
     """The blocks of a run or a batch that record the steps `kept`, in numpy arrays, one after the
     other. They end early if no run goes on."""
+    if programs.march is not None and not run.grid.is_cut:
+        yield from map(_copied, programs.march(own, kept))
+        return
     size = programs.size or (BLOCK_OF_BATCH if is_batch(own) else BLOCK)
     here = traced(run)
     progress = programs.begin(here, own, shared)
@@ -258,3 +263,20 @@ def blocks(
         length = 1 if int(block.step) == step else CHUNK
         done += int(block.count)
         step = int(block.step)
+
+
+def _copied(block: Block) -> Block:
+    """A block in memory of its own, without what is not filled."""
+    count, batch = int(block.count), block.event_count.ndim
+    most = int(np.max(block.event_count, initial=0))
+    first = lambda number: lambda x: x[(slice(None),) * batch + (slice(number),)].copy()
+    return Block(
+        samples=jax.tree.map(first(count), block.samples),
+        energy=first(count)(block.energy),
+        count=count,
+        records=jax.tree.map(first(most), block.records),
+        event_count=block.event_count.copy(),
+        ending=jax.tree.map(np.copy, block.ending),
+        effort=jax.tree.map(np.copy, block.effort),
+        step=int(block.step),
+    )

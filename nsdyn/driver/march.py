@@ -4,7 +4,8 @@ nothing of methods and laws.
 The grid is cut into short chunks. A chunk is first attempted without a thought of events; only if
 something fires in it is it redone carefully. So the loop that nearly all steps run through is bare:
 it carries no event log (whose size alone would make the compiled loop run its kernels through a
-scheduler, at twice the cost), and in a batch a chunk without events costs nothing extra.
+scheduler, at twice the cost), and in a batch a chunk without events costs nothing extra. With error
+control a step to the next time is long already, and events are handled as they come.
 
 Derivatives go through `nsdyn.driver.derivatives`, chunk by chunk; reverse mode keeps the state and
 the plan of each step (a few kilobytes) and recomputes the rest.
@@ -83,8 +84,12 @@ def chunk(
 
 
 def _fast(integrator, model, state, log, times, count, law, p, every):
+    if integrator.controls_error and model.k > 0:
+        careful = lambda carry, t: integrator.step_without_plan(model, *carry, t, law, p)
+        (end, log), samples = _steps(careful, (state, log), times, count, every)
+        return end, log, samples
     end, samples, fired = _attempts(integrator, model, state, times, count, p, every)
-    if model.k == 0:
+    if not _may_repeat(model):
         return end, log, samples
     outside = eqx.partition((integrator, model, state, times, count, law, p), eqx.is_array)
 
@@ -97,7 +102,7 @@ def _fast(integrator, model, state, log, times, count, law, p, every):
 
         def one(carry, t_next):
             state, log = carry
-            return integrator.step_with_events(model, state, log, t_next, law, p)[:2]
+            return integrator.step_without_plan(model, state, log, t_next, law, p)
 
         (end, log), samples = _steps(one, (state, log), times, count, every)
         return end, log, samples, jnp.zeros((), bool)
@@ -105,6 +110,11 @@ def _fast(integrator, model, state, log, times, count, law, p, every):
     # A loop that runs once or not at all: in a batch, unlike a conditional, it is skipped when no
     # trajectory has an event.
     return jax.lax.while_loop(lambda c: c[3], redo, (end, log, samples, fired))[:3]
+
+
+def _may_repeat(model: Model) -> bool:
+    """Whether a step may have to be repeated carefully: because of an event, or of contacts."""
+    return model.k > 0 or model.has_contacts
 
 
 def _attempts(integrator, model, state, times, count, p, every):
@@ -171,7 +181,7 @@ def _padded_steps(one, carry, times, plans, padded: bool, every: int):
 
 def _planned(integrator, model, state, log, times, count, law, p, every):
     """What `_fast` does, with the plan of the events, and of the pieces, of every step."""
-    if model.k == 0 and not integrator.controls_error:
+    if not _may_repeat(model) and not integrator.controls_error:
         return _fast(integrator, model, state, log, times, count, law, p, every), None
 
     def one(carry, t_next, _):

@@ -15,6 +15,7 @@ from nsdyn.analysis.coarse import warn_if_coarse
 from nsdyn.analysis.singular import warn_if_singular
 from nsdyn.analysis.singular_position import singular_position
 from nsdyn.checks import problem_check
+from nsdyn.driver import again
 from nsdyn.driver import backend as backends
 from nsdyn.driver.arguments import (
     MAX_EVENTS,
@@ -23,6 +24,7 @@ from nsdyn.driver.arguments import (
     plain_values,
     refuse_tracers,
     setup,
+    shown,
 )
 from nsdyn.driver.collect import Collected, collect, sampled
 from nsdyn.driver.dense import kept_steps, with_cut_grid
@@ -31,7 +33,7 @@ from nsdyn.driver.verdicts import unless_known
 from nsdyn.errors import SimulationError
 from nsdyn.laws.base import AbstractLaw, as_status
 from nsdyn.mechanics.model import Point
-from nsdyn.problem import Problem
+from nsdyn.problem import Problem, as_arrays
 from nsdyn.results.events import Events
 from nsdyn.results.solution import Solution, plain
 from nsdyn.status import Status
@@ -73,6 +75,13 @@ def simulate(
     `step`, `t_end`, `save_every`, `save_at` or `max_events`, compile nothing anew.
     """
     warn_if_untuned()
+    settings = (integrator, law, tolerances)
+    known = again.find(problem, *settings) if save_at is None else None
+    if known is not None:
+        values = (params, q0, v0)
+        found = known.run(step, values, t_end, save_every, max_events, check)
+        if found is not None:
+            return _looked_at(known, params, found) if check else found
     run = setup(
         problem,
         integrator,
@@ -86,16 +95,31 @@ def simulate(
     )
     refuse_tracers("simulate", problem, run, params, q0, v0)
     values = plain_values(problem, params, q0, v0)
+    started = problem
     if check:
-        problem = eqx.tree_at(
-            lambda x: (x.params, x.q0, x.v0), problem, tuple(values), is_leaf=lambda x: x is None
+        started = eqx.tree_at(
+            lambda x: (x.params, x.q0, x.v0), problem, values[:3], is_leaf=lambda x: x is None
         )
-        _check_once(problem)
+        _check_once(started)
     solution = raise_if_failed(advised(problem, run, values, computed(problem, run, values)))
+    if solution.backend == "native" and save_at is None:
+        known = again.remember(problem, run, values, *settings) if known is None else known
+        if check:
+            known.remember_sound(params, q0, v0)
     if check:
-        _look_at_events(problem, solution)
-        if not run.integrator.controls_error:
+        _look_at_events(started, solution)
+        if again.may_be_coarse(problem, run.integrator):
             warn_if_coarse(solution, problem.system.kinematics is None)
+    return solution
+
+
+def _looked_at(known: again.Known, params: Any, solution: Solution) -> Solution:
+    """A run whose like was made before, after the same looks at its events and steps."""
+    if not known.model.rows_independent:
+        own = None if params is None else lambda k: as_arrays(params)
+        warn_if_singular(known.problem, solution.events, own)
+    if known.may_be_coarse:
+        warn_if_coarse(solution, known.problem.system.kinematics is None)
     return solution
 
 
@@ -147,7 +171,7 @@ def computed(problem: Problem, run: Setup, values: Values) -> Solution:
     programs, backend = backends.programs(run, nothing, values)
     found = collect(run, nothing, values, kept, programs)
     params = plain(values.params, other=lambda name, x: x)
-    about = {**run.about(problem), "backend": backend}
+    about = {**run.about(problem), **shown(problem), "backend": backend}
     solution = found.solution(run.grid.times_of(kept), params, about)
     if not solution.ok:
         solution = solution.trimmed()

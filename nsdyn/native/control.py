@@ -16,6 +16,7 @@ from nsdyn.native.uniform import inner_jaxprs, size
 from nsdyn.native.writer import Memory, Storage
 
 UNROLL = 64  # equations of a loop of fixed length that is written out
+CALLING = 2000  # the same if the work is done by functions, as in the stages of a method
 RARE = 200  # equations of a branch from which on it gets a function of its own
 INDEXED = ("dynamic_update_slice", "dynamic_slice", "gather", "scatter")
 
@@ -316,7 +317,7 @@ def scan(lower: Lowering, equation, *args: Value) -> list[Value]:
     n, m, length = params["num_consts"], params["num_carry"], params["length"]
     body, reverse = params["jaxpr"], params["reverse"]
     consts, start, xs = args[:n], list(args[n : n + m]), args[n + m :]
-    if length <= 1 or length * size(body.jaxpr) <= UNROLL:
+    if length <= 1 or length * size(body.jaxpr) <= UNROLL or _mostly_calls(lower, body, length):
         return _written_out(lower, body, consts, start, xs, length, reverse)
     tables = [
         lower.in_memory(x, kind_of(v.aval.dtype))
@@ -344,6 +345,12 @@ def scan(lower: Lowering, equation, *args: Value) -> list[Value]:
     _hold(tables, -1)
     loop.hold(-1)
     return [*loop.values(), *results]
+
+
+def _mostly_calls(lower: Lowering, body, length: int) -> bool:
+    """Whether a loop calls functions and does little else: written out, it knows its constants."""
+    own = size(body.jaxpr, lower.functions.wants)
+    return own < size(body.jaxpr) and length * own <= CALLING
 
 
 def _results(lower: Lowering, avals, length: int, uniform: list[bool]) -> list[Memory]:

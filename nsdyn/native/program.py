@@ -125,7 +125,8 @@ def _result(lower: Lowering, number: int, value: Value, kind: str) -> None:
 class Program:
     """A loaded program: numpy arrays in, numpy arrays out. Several threads may call it.
 
-    name: that of its library in the cache.
+    function: what was compiled. layout: shapes, types and offsets of the results in memory, which
+        takes so many `bytes`. name: that of its library in the cache.
     """
 
     def __init__(self, interface: Interface, loaded: ctypes.CDLL, name: str):
@@ -134,17 +135,17 @@ class Program:
         function = loaded.program
         function.argtypes = [ctypes.c_void_p] * 3
         function.restype = None
-        self._function = function
+        self.function = function
         front = () if interface.lanes == 1 else (interface.lanes,)
         self._inputs = [dtype for _, dtype in interface.inputs]
-        self._views, offsets, total = [], [], 0
+        self.layout, offsets, total = [], [], 0
         for shape, dtype in interface.outputs:
             whole = (*front, *shape)
-            self._views.append((whole, dtype, total))
+            self.layout.append((whole, dtype, total))
             offsets.append(total)
             total += -(-int(np.prod(whole, dtype=int)) * dtype.itemsize // 64) * 64
         self._offsets = np.array(offsets, np.uint64)
-        self._bytes = total
+        self.bytes = total
         self._local = threading.local()
 
     def _work(self) -> np.ndarray:
@@ -157,11 +158,11 @@ class Program:
     def __call__(self, arrays: Sequence[Any]) -> list[np.ndarray]:
         held = [np.ascontiguousarray(x, t) for x, t in zip(arrays, self._inputs, strict=True)]
         places = np.array([x.__array_interface__["data"][0] for x in held], np.uint64)
-        out = np.empty(self._bytes + 64, np.uint8)
+        out = np.empty(self.bytes + 64, np.uint8)
         at = lambda x: x.__array_interface__["data"][0]
         targets = self._offsets + np.uint64(at(out))
-        self._function(at(places), at(targets), -(-at(self._work()) // 64) * 64)
-        return [np.ndarray(shape, t, out, k) for shape, t, k in self._views]
+        self.function(at(places), at(targets), -(-at(self._work()) // 64) * 64)
+        return [np.ndarray(shape, t, out, k) for shape, t, k in self.layout]
 
 
 def traced(function: Callable, examples: Sequence[Any], lanes: int) -> tuple[Any, Any]:

@@ -1,6 +1,6 @@
 """What is the same in all lanes, variable by variable of a jaxpr."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from jax.extend import core
 
@@ -14,9 +14,10 @@ def inner_jaxprs(equation) -> Iterator:
                 yield x
 
 
-def size(jaxpr) -> int:
-    """Equations in all."""
-    return sum(1 + sum(size(j) for j in inner_jaxprs(e)) for e in jaxpr.eqns)
+def size(jaxpr, apart: Callable = lambda jaxpr: False) -> int:
+    """Equations in all, but for those of inner jaxprs that are `apart`."""
+    inner = lambda e: (j for j in inner_jaxprs(e) if not apart(j))
+    return sum(1 + sum(size(j, apart) for j in inner(e)) for e in jaxpr.eqns)
 
 
 class Uniform:

@@ -53,11 +53,18 @@ def between(
     q = hermite(x, h, first.q, model.qdot(first, p), last.q, model.qdot(last, p))
     v = hermite(x, h, first.v, start.memory.a, last.v, end.memory.a)
     if isinstance(end.memory, ControlledMemory) and len(end.memory.bend):
-        powers = x ** np.arange(len(end.memory.bend))
-        more = (x * (1 - x)) ** 2 * (powers @ end.memory.bend)  # (3)
+        more = (x * (1 - x)) ** 2 * _polynomial(end.memory.bend, x)  # (3)
         q, v = q + more[: len(q)], v + more[len(q) :]
     lam = (1 - x) * start.memory.lam + x * end.memory.lam
     return first.replace(t=first.t + x * h, q=q, v=v), lam
+
+
+def _polynomial(terms: Float[Array, "terms size"], x: Number) -> Float[Array, " size"]:
+    """b_0 + b_1 x + b_2 x^2 + ... by Horner's scheme."""
+    total = terms[-1]
+    for term in reversed([terms[k] for k in range(len(terms) - 1)]):
+        total = term + x * total
+    return total
 
 
 def guards_between(

@@ -19,18 +19,20 @@ which does not change the value and makes event time and state exactly different
 the projection that removes constraint drift (on by default).
 
 A method with error control (`AbstractErrorControlled`) goes from x_0 to t_1 in pieces of the size
-that it proposes; (1) to (4) then hold for each piece that is accurate enough. Derivatives repeat
-the accepted pieces, whose sizes are constants.
+that it proposes; (1) to (4) then hold for each piece that is accurate enough. Its pieces are long
+and the last one before an event is not thrown away, so events are handled where they are met.
+Derivatives repeat the accepted pieces, whose sizes are constants.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from nsdyn._jitted import traced_once
 from nsdyn._types import Flag, GuardMask, Guards, Number, Params
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw
@@ -47,14 +49,14 @@ from nsdyn.stepping.integrator import (
     State,
     first_of,
 )
-from nsdyn.stepping.locate import LocatedEvent, locate
+from nsdyn.stepping.locate import EventSearch, LocatedEvent, locate
 from nsdyn.stepping.log import Log, put
 from nsdyn.stepping.mode_change import change_mode
 
 LAST_PIECE = 0.99  # of the rest of a step: such a piece is stretched to meet the grid time
 # Intervals in which guards are sampled on a step; on a step with an event there are more.
 INTERVALS = 4
-INTERVALS_OF_LONG_STEPS = 16  # those of a method with error control
+INTERVALS_OF_LONG_STEPS = 8  # those of a method with error control
 
 
 class EventPlan(eqx.Module):
@@ -83,6 +85,18 @@ class EventPlan(eqx.Module):
         known = (self.events, self.h, self.has_event)
         events, sizes, flags = put(known, (event, h, has_event), self.count, wanted)
         return EventPlan(events=events, h=sizes, has_event=flags, count=self.count + wanted)
+
+
+class Pieces(NamedTuple):
+    """The pieces of a step so far: where they led, how many there were, rejected ones included, and
+    how many events. `plan` is None if nobody wants to know."""
+
+    state: State
+    log: Log
+    plan: EventPlan | None
+    done: Bool[Array, ""]
+    tries: Int[Array, ""]
+    events: Int[Array, ""]
 
 
 class EventDriven(AbstractIntegrator):
@@ -138,17 +152,39 @@ class EventDriven(AbstractIntegrator):
     def step_with_events(
         self, model: Model, state: State, log: Log, t_next: Number, law: AbstractLaw, p: Params
     ) -> tuple[State, Log, EventPlan]:
+        plan = EventPlan.empty(model.k, self._most_pieces)
+        state, log, plan = self._pieces(model, state, log, t_next, law, p, plan)
+        return state, log, plan
+
+    def step_without_plan(
+        self, model: Model, state: State, log: Log, t_next: Number, law: AbstractLaw, p: Params
+    ) -> tuple[State, Log]:
+        return self._pieces(model, state, log, t_next, law, p, None)[:2]
+
+    def _pieces(
+        self,
+        model: Model,
+        state: State,
+        log: Log,
+        t_next: Number,
+        law: AbstractLaw,
+        p: Params,
+        plan: EventPlan | None,
+    ) -> tuple[State, Log, Any]:
+        """The step, with its events, and the plan, if there is one, with what became of it."""
         if model.k == 0:
-            state, _, plan = self._attempts(model, state, t_next, p, self._empty_plan(model))
+            state, _, plan = self._attempts(model, state, t_next, p, plan)
             return state, log, plan
 
-        plan = self._empty_plan(model)
-        carry = (state, state.status != Status.OK, log, plan, jnp.zeros((), int))
-        piece = lambda carry: self._piece(model, carry, t_next, law, p)
-        state, _, log, plan, _ = jax.lax.while_loop(lambda c: ~c[1], piece, carry)
+        none = jnp.zeros((), int)
+        carry = Pieces(state, log, plan, state.status != Status.OK, none, none)
+        piece = self._controlled_piece if self.controls_error else self._piece
+        go = lambda carry: piece(model, carry, t_next, law, p)
+        found = jax.lax.while_loop(lambda c: ~c.done, go, carry)
+        state = found.state
         if self.method.is_multistep:
-            state = _where(plan.count > 0, self._renewed(model, state, p), state)
-        return _at_time(state, t_next), log, plan
+            state = _where(found.events > 0, self._renewed(model, state, p), state)
+        return _at_time(state, t_next), found.log, found.plan
 
     def step_differentiable(
         self,
@@ -223,17 +259,70 @@ class EventDriven(AbstractIntegrator):
         wanted = memory.h_next
         return jnp.where(wanted >= LAST_PIECE * rest, rest, wanted)
 
-    def _empty_plan(self, model: Model) -> EventPlan:
-        return EventPlan.empty(model.k, self._most_pieces)
-
     def _piece(
-        self, model: Model, carry: tuple, t_next: Number, law: AbstractLaw, p: Params
-    ) -> tuple[State, Bool[Array, ""], Log, EventPlan, Int[Array, ""]]:
-        """From one event to the next, or to the end of the step, or of what error control permits:
-        the state, whether it is the last one, the log, the plan, and the number of pieces."""
-        start, _, log, plan, tries = carry
+        self, model: Model, carry: Pieces, t_next: Number, law: AbstractLaw, p: Params
+    ) -> Pieces:
+        """From one event to the next, or to the end of the step."""
+        start = carry.state
         h = self._length(start, t_next)
         search = locate(model, start, h, p, self._flow(model, start, h, p))  # (2)
+        return self._handled(model, carry, search, h, t_next, law, p)
+
+    def _controlled_piece(
+        self, model: Model, carry: Pieces, t_next: Number, law: AbstractLaw, p: Params
+    ) -> Pieces:
+        """As far as error control permits; if a guard fires on it, to the event."""
+        start = carry.state
+        h = self._length(start, t_next)
+        end = self._smooth(model, start, h, p)  # (1)
+        scan = scan_guards(model, start, end, h, p, INTERVALS_OF_LONG_STEPS)
+        fires = _is_accurate(end) & (jnp.any(scan.fired) | scan.fell_back)
+
+        def careful(_):
+            flow = self._flow(model, start, h, p)
+            search = locate(model, start, h, p, flow, (end, scan))  # (2)
+            return self._handled(model, carry, search, h, t_next, law, p), jnp.zeros((), bool)
+
+        # A loop that runs once or not at all: in a batch, unlike a conditional, it is skipped when
+        # no trajectory has an event.
+        plain = self._smooth_piece(model, carry, end, h, t_next)
+        return jax.lax.while_loop(lambda c: c[1], careful, (plain, fires))[0]
+
+    def _smooth_piece(
+        self, model: Model, carry: Pieces, end: State, h: Number, t_next: Number
+    ) -> Pieces:
+        """After a piece without an event, which is repeated if it was not accurate."""
+        start = carry.state
+        accurate = _is_accurate(end)
+        end = _at_time(_risen(start, end), _time_after(start, h, t_next))
+        code = first_of(
+            (end.status != Status.OK, end.status),
+            (~_is_finite(end.point) & accurate, Status.NONFINITE),
+            (carry.tries >= self._most_tries, Status.TOO_MANY_STEPS),
+        )
+        failed = code != Status.OK
+        state = _repeat_unless(accurate, end, start).with_failure(failed, code, start.point)
+        no_event = LocatedEvent.empty(model.k)
+        plan = carry.plan
+        return carry._replace(
+            state=state,
+            plan=None if plan is None else plan.append(no_event, h, False, accurate),
+            done=((end.point.t >= t_next) & accurate) | failed,
+            tries=carry.tries + 1,
+        )
+
+    def _handled(
+        self,
+        model: Model,
+        carry: Pieces,
+        search: EventSearch,
+        h: Number,
+        t_next: Number,
+        law: AbstractLaw,
+        p: Params,
+    ) -> Pieces:
+        """After a piece on which an event was searched for: at the event, or at its end."""
+        start, log, plan = carry.state, carry.log, carry.plan
         event = search.event
         end = _at_time(_risen(start, search.end), _time_after(start, h, t_next))
         accurate = _is_accurate(search.end)
@@ -242,7 +331,7 @@ class EventDriven(AbstractIntegrator):
         back = search.scan.fell_back & accurate
         found = seen & event.found & finite
         full = log.is_full
-        crowded = jnp.sum(plan.has_event) >= self.max_switches
+        crowded = carry.events >= self.max_switches
         go = found & ~full & ~crowded & ~back
         t, q, v = search.place
         before = start.point.replace(t=t, q=q, v=v)
@@ -257,15 +346,20 @@ class EventDriven(AbstractIntegrator):
             (found & crowded, Status.TOO_MANY_SWITCHES),
             (found & full, Status.LOG_FULL),
             (go & (changed != Status.OK), changed),
-            (tries >= self._most_tries, Status.TOO_MANY_STEPS),
+            (carry.tries >= self._most_tries, Status.TOO_MANY_STEPS),
         )
         failed = code != Status.OK
         where = start.point.replace(t=jnp.where(go, record.t, start.point.t))
         state = _where(go, landed, _repeat_unless(accurate, end, start))
-        state = state.with_failure(failed, code, where)
-        done = (~go & (end.point.t >= t_next) & accurate) | failed
-        plan = plan.append(event, h, go, go | (accurate & self.controls_error))
-        return state, done, log.append(record, go & ~failed), plan, tries + 1
+        planned = go | (accurate & self.controls_error)
+        return Pieces(
+            state=state.with_failure(failed, code, where),
+            log=log.append(record, go & ~failed),
+            plan=None if plan is None else plan.append(event, h, go, planned),
+            done=(~go & (end.point.t >= t_next) & accurate) | failed,
+            tries=carry.tries + 1,
+            events=carry.events + go,
+        )
 
     def _attempts(
         self, model: Model, state: State, t_next: Number, p: Params, plan: EventPlan | None
@@ -302,11 +396,7 @@ class EventDriven(AbstractIntegrator):
         return end, jnp.any(seen.fired) | seen.fell_back
 
     def _smooth(self, model: Model, state: State, h: Number, p: Params) -> State:
-        """Phi: a step of the method with drift removed and guards evaluated."""
-        finish = (lambda point: project(model, point, p)) if self.project and model.drifts else None
-        point, memory = self.method.step(model, state.point, state.memory, h, p, finish)
-        end = state.arrived(model, point, memory, p)
-        return end if memory.effort is None else end.with_effort(memory.effort, state.point)
+        return _smooth(self, model, state, h, p)
 
     def _renewed(self, model: Model, state: State, p: Params) -> State:
         """The state with its constraints satisfied and the memory of the method rebuilt."""
@@ -395,6 +485,17 @@ class EventDriven(AbstractIntegrator):
         change = jnp.where(event.moves, -g / jnp.where(event.moves, slope, 1.0), 0.0)
         t, q, v = (y + rate * change for y, rate in zip(x, velocity, strict=True))  # (4)
         return state.point.replace(t=t, q=q, v=v)
+
+
+@traced_once
+def _smooth(driver: EventDriven, model: Model, state: State, h: Number, p: Params) -> State:
+    """Phi: a step of the method with drift removed and guards evaluated."""
+    method = driver.method
+    drifts = driver.project and model.drifts
+    finish = (lambda point: project(model, point, p)) if drifts else None
+    point, memory = method.step(model, state.point, state.memory, h, p, finish)
+    end = state.arrived(model, point, memory, p)
+    return end if memory.effort is None else end.with_effort(memory.effort, state.point)
 
 
 def _rates(model: Model, state: State, p: Params) -> Guards:

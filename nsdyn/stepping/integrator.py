@@ -108,6 +108,11 @@ class AbstractIntegrator(eqx.Module):
         return False
 
     @property
+    def resolves_contacts(self) -> bool:
+        """Whether it finds the impulses of `Contacts`."""
+        return False
+
+    @property
     def max_events_in_step(self) -> int:
         """The largest number of events in one step."""
         return 1
@@ -131,6 +136,13 @@ class AbstractIntegrator(eqx.Module):
         self, model: Model, state: State, log: Log, t_next: Number, law: AbstractLaw, p: Params
     ) -> tuple[State, Log, Any]:
         """The state at t_next, the log with the events on the way, and the plan of these events."""
+
+    def step_without_plan(
+        self, model: Model, state: State, log: Log, t_next: Number, law: AbstractLaw, p: Params
+    ) -> tuple[State, Log]:
+        """What `step_with_events` computes but for the plan, which only derivatives need: for
+        integrators that save work without it."""
+        return self.step_with_events(model, state, log, t_next, law, p)[:2]
 
     @abstractmethod
     def step_differentiable(

@@ -88,19 +88,26 @@ class EventSearch(NamedTuple):
     done: Bool[Array, ""]
 
 
-def locate(model: Model, start: State, h: Number, p: Params, advance: Callable) -> EventSearch:
+def locate(
+    model: Model,
+    start: State,
+    h: Number,
+    p: Params,
+    advance: Callable,
+    known: tuple[State, GuardScan] | None = None,
+) -> EventSearch:
     """The full step from `start` and the first event on it, if there is one.
 
     advance(theta, end, first) is the step map and returns a state. The first call, with `first`
-    True, makes the full step; later calls receive its state as `end`.
+    True, makes the full step; later calls receive its state as `end`. If the full step is `known`,
+    with its guards, the search begins behind it.
     """
     no = jnp.zeros((), bool)
     empty = LocatedEvent.empty(model.k)
     immediate = start.own.watched & (start.guard <= 0)
 
-    def begun(c: EventSearch, stop: State) -> EventSearch:
+    def begun(c: EventSearch, stop: State, scan: GuardScan) -> EventSearch:
         """The search after the full step."""
-        scan = scan_guards(model, start, stop, h, p, INTERVALS)
         at_once = jnp.any(immediate)
         first = jnp.argmin(scan.first_zero)
         event = LocatedEvent(
@@ -129,7 +136,10 @@ def locate(model: Model, start: State, h: Number, p: Params, advance: Callable) 
         memory = stop.memory
         rates = guard_rates.rates(model, stop.point, memory.a, memory.lam, p, lam_rate=lam_rate)
         nearer = _improved(model, c, stop, h * rates, p)  # (2)
-        return jax.tree.map(lambda a, b: jnp.where(first, a, b), begun(c, stop), nearer)
+        if known is not None:
+            return nearer
+        whole = begun(c, stop, scan_guards(model, start, stop, h, p, INTERVALS))
+        return jax.tree.map(lambda a, b: jnp.where(first, a, b), whole, nearer)
 
     search = EventSearch(
         end=start,
@@ -142,6 +152,7 @@ def locate(model: Model, start: State, h: Number, p: Params, advance: Callable) 
         tries=empty.index,
         done=no,
     )
+    search = search if known is None else begun(search, *known)
     return jax.lax.while_loop(lambda c: ~c.done & (c.tries <= ITERATIONS), iterate, search)
 
 

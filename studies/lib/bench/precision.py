@@ -36,7 +36,7 @@ REFERENCE = 3e-15
 TIGHTEST = 3e-14  # scipy accepts nothing below 100 ulp
 TOLERANCES = tuple(10.0**-k for k in range(4, 14)) + (TIGHTEST,)
 STEPS = tuple(round(100 * 2 ** (k / 1.5)) for k in range(19))  # of RK4: up to 400,000
-SAMPLES = 20  # with error control, whose steps are limited between samples
+MOST = 100_000  # steps with error control, as for diffrax
 SCIPY, DIFFRAX = "scipy DOP853", "diffrax Dopri8"
 ADAPTIVE = ("nsdyn DormandPrince(5)", "nsdyn DormandPrince(8)")
 FIXED = "nsdyn RK4"
@@ -102,13 +102,13 @@ def _solvers(problem: nsdyn.Problem, events: int) -> tuple[dict[str, Callable], 
 def _controlled(order: Literal[5, 8], tolerance: float) -> AbstractIntegrator:
     """Made once, as a user would."""
     allowed = jnp.asarray(tolerance)
-    method = integrators.DormandPrince(order, rtol=allowed, atol=allowed)
+    method = integrators.DormandPrince(order, rtol=allowed, atol=allowed, max_steps=MOST)
     return integrators.EventDriven(method)
 
 
 def _end(problem: nsdyn.Problem, order: Literal[5, 8], tolerance: float) -> nsdyn.Solution:
-    step = problem.t_end / SAMPLES
-    return nsdyn.simulate(problem, _controlled(order, tolerance), step=step, check=False)
+    method = _controlled(order, tolerance)
+    return nsdyn.simulate(problem, method, step=problem.t_end, check=False)
 
 
 def _fixed(problem: nsdyn.Problem, steps: int) -> nsdyn.Solution:

@@ -1,0 +1,324 @@
+"""A run whose like was made before, at the cost of its steps.
+
+A study calls `simulate` with one problem, integrator and law thousands of times, and only numbers
+change: parameters, initial state, step, times. What does not depend on numbers is kept: checked
+settings, compiled programs, the places of their arguments in memory, the texts in a `Solution`.
+Objects are recognised by identity, settings also by their values.
+
+This way is only taken by what is as usual: numbers of the shapes and types of the problem, the
+native backend, and runs that reach their end. For all else `run` returns None, and the caller goes
+the long way, where everything is checked, refused and explained.
+"""
+
+import math
+from collections import OrderedDict
+from threading import local
+from typing import Any
+
+import jax
+import numpy as np
+
+from nsdyn._jitted import split
+from nsdyn._version import __version__
+from nsdyn.driver import backend as backends
+from nsdyn.driver.arguments import Setup, Values, shown
+from nsdyn.driver.blocks import Block
+from nsdyn.driver.grid import Grid
+from nsdyn.driver.in_place import NO_ARRAY, InPlace
+from nsdyn.mechanics.model import Model
+from nsdyn.numerics.newton import Effort
+from nsdyn.problem import Problem
+from nsdyn.results.events import Events
+from nsdyn.results.solution import Solution, plain
+from nsdyn.stepping.integrator import AbstractIntegrator
+from nsdyn.stepping.log import Event
+
+MISSES = 3  # runs in a row that end early, and are repeated the long way: enough of this
+REMEMBERED = 32  # combinations of problem and settings
+SOUND = 64  # starts of one of them that were checked
+ARRAY = type(jax.numpy.zeros(0))
+NUMBERS = (float, int, np.float64, np.ndarray, ARRAY)
+FLOATS = (float, int, np.float64)
+INTEGERS = (int, np.int64)
+
+
+class Workspace(local):
+    """The programs in their places, for each thread its own, and which values they were given."""
+
+    def __init__(self, run: Setup, values: Values):
+        nothing: Any = jax.tree.map(lambda _: None, values)
+        self.programs = InPlace(backends.SINGLE, run, nothing, values)
+        self.set, self.blocks = self.programs.set, self.programs.blocks
+        places = self.programs.places
+        self.params = jax.tree.leaves(places.shared.params)
+        self.start = places.shared.q0, places.shared.v0
+        self.leaves: list[Any] = [None] * len(self.params)
+        self.vectors: list[Any] = [None, None]
+        self.times = np.zeros(3)  # t0, t_end, step
+        self.counts = np.zeros(3, int)  # save_every, steps, max_events
+        grid = places.grid
+        for j, k in enumerate((grid.t0, grid.t_end, grid.step)):
+            self.set(k, self.times[j : j + 1])
+        for j, k in enumerate((grid.save_every, grid.steps, places.max_events)):
+            self.set(k, self.counts[j : j + 1])
+        self._name_results(self.programs.block)
+
+    def _name_results(self, block: Block) -> None:
+        """What a block leaves, in plain tables, which are faster than modules."""
+        samples, point = block.samples, block.samples.point
+        self.count, self.event_count = block.count, block.event_count
+        self.samples = {
+            "q": point.q,
+            "v": point.v,
+            "lam": samples.lam,
+            "mode": point.mode,
+            "energy": block.energy,
+        }
+        self.records, self.ending, self.effort = (
+            dict(vars(x)) for x in (block.records, block.ending, block.effort)
+        )
+
+    def held(self, number: int) -> np.ndarray:
+        return self.programs.begin.held(number)
+
+
+class Known:
+    """What is kept of a run."""
+
+    def __init__(self, problem: Problem, run: Setup, values: Values):
+        self.problem = problem
+        self.may_be_coarse = may_be_coarse(problem, run.integrator)
+        self.about = run.about(problem) | shown(problem) | {"backend": "native"}
+        self.about |= {"nsdyn_version": __version__, "note": ""}
+        self.leaves, self.tree = jax.tree.flatten(values.params)
+        self.is_table = type(values.params) is dict and self.tree == jax.tree.structure(
+            dict.fromkeys(values.params, 0)
+        )
+        self.like = [(np.shape(x), getattr(x, "dtype", None)) for x in self.leaves]
+        self.size = np.shape(values.q0), np.shape(values.v0)
+        self.workspace = Workspace(run, values)
+        self.sound: OrderedDict[bytes, None] = OrderedDict()
+        self.grids: OrderedDict[tuple, tuple] = OrderedDict()
+        self.misses = 0
+        self._model: Model | None = None
+
+    @property
+    def model(self) -> Model:
+        if self._model is None:
+            self._model = self.problem.model()
+        return self._model
+
+    # Arguments
+
+    def _grid(self, step: Any, t_end: Any, save_every: Any) -> tuple | None:
+        """(t0, t_end, step), (save_every, steps), step numbers and times of the samples, if the
+        arguments are sound."""
+        key = (step, t_end, save_every)
+        found = self.grids.get(key)
+        if found is None:
+            t0 = self.problem.t0
+            end = self.problem.t_end if t_end is None else t_end
+            plain = type(step) in FLOATS and type(end) in FLOATS and type(save_every) in INTEGERS
+            if not plain or not (0 < step < math.inf and t0 < end < math.inf and save_every > 0):
+                return None
+            grid = Grid(t0, float(end), float(step), int(save_every))
+            times, counts = (grid.t0, grid.t_end, grid.step), (grid.save_every, grid.steps)
+            found = self.grids[key] = times, counts, grid.saved, grid.times()
+            if len(self.grids) > SOUND:
+                self.grids.popitem(last=False)
+        return found
+
+    def _set_values(self, space: Workspace, params: Any, q0: Any, v0: Any) -> bool:
+        """Put parameters and initial state in their places; False if they are not as usual."""
+        problem = self.problem
+        leaves, tree = jax.tree.flatten(problem.params if params is None else params)
+        if tree != self.tree:
+            return False
+        for j, x in enumerate(leaves):
+            number = space.params[j]
+            if x is space.leaves[j] and type(x) is ARRAY:
+                continue
+            if number == NO_ARRAY:
+                if x is not self.leaves[j]:
+                    return False
+                continue
+            shape, dtype = self.like[j]
+            array = _usual(x, shape, dtype)
+            if array is None:
+                return False
+            space.set(number, array)
+            space.leaves[j] = x
+        vectors = (problem.q0 if q0 is None else q0), (problem.v0 if v0 is None else v0)
+        for j, (x, number) in enumerate(zip(vectors, space.start, strict=True)):
+            if x is space.vectors[j] and type(x) is ARRAY:
+                continue
+            array = _usual(x, self.size[j], np.dtype(float))
+            if array is None:
+                return False
+            space.set(number, array)
+            space.vectors[j] = x
+        return True
+
+    # Running
+
+    def run(
+        self,
+        step: Any,
+        values: tuple,
+        t_end: Any,
+        save_every: Any,
+        max_events: Any,
+        check: bool,
+    ) -> Solution | None:
+        """The solution of a run with these values of (params, q0, v0); None if there is anything
+        unusual, for instance a start that must be checked and was not."""
+        space = self.workspace
+        grid = self._grid(step, t_end, save_every)
+        usual = grid is not None and type(max_events) in INTEGERS and max_events > 0
+        if not usual or self.misses >= MISSES or not self._set_values(space, *values):
+            return None
+        if check and self._start(space) not in self.sound:
+            return None
+        times, counts, kept, t = grid
+        space.times[:] = times
+        space.counts[:] = *counts, max_events
+        parts = [_taken(space) for _ in space.blocks(kept)]
+        if space.ending["status"]:
+            self.misses += 1
+            return None
+        self.misses = 0
+        samples, records = parts[0] if len(parts) == 1 else _joined(parts)
+        table = {"records": _filled(Event, records), "count": np.array(len(records["t"]))}
+        effort = {name: x.copy() for name, x in space.effort.items()}
+        own = {
+            "t": t.copy(),
+            "events": _filled(Events, table),
+            "effort": _filled(Effort, effort),
+            "params": self._params(space, self.problem.params if values[0] is None else values[0]),
+            "step": times[2],
+            "save_every": counts[0],
+            "t_end": times[1],
+        }
+        ending = {name: x.copy() for name, x in space.ending.items()}
+        return _filled(Solution, self.about | samples | ending | own)
+
+    def _params(self, space: Workspace, given: Any) -> Any:
+        """What `plain` makes of the parameters."""
+        arrays = [
+            old if number == NO_ARRAY else space.held(number).reshape(like[0])
+            for number, old, like in zip(space.params, self.leaves, self.like, strict=True)
+        ]
+        if self.is_table:
+            found = dict(zip(sorted(given), arrays, strict=True))  # as JAX sorts them
+            return {str(key): found[key] for key in given}
+        return plain(jax.tree.unflatten(self.tree, arrays), other=lambda name, x: x)
+
+    # Checks
+
+    def _start(self, space: Workspace) -> bytes:
+        """What a check of the start depends on."""
+        numbers = [k for k in space.params if k != NO_ARRAY]
+        return b"".join([space.held(k).tobytes() for k in (*numbers, *space.start)])
+
+    def remember_sound(self, params: Any, q0: Any, v0: Any) -> None:
+        """The start was checked."""
+        space = self.workspace
+        if self._set_values(space, params, q0, v0):
+            self.sound[self._start(space)] = None
+            if len(self.sound) > SOUND:
+                self.sound.popitem(last=False)
+
+
+class _Memory:
+    """What is known of which objects; these are kept, so that no others get their identities."""
+
+    def __init__(self) -> None:
+        self.by_identity: OrderedDict[tuple, tuple[tuple, Known]] = OrderedDict()
+        self.by_value: OrderedDict[tuple, Known] = OrderedDict()
+
+    def find(self, problem: Any, settings: tuple) -> Known | None:
+        found = self.by_identity.get((id(problem), *map(id, settings)))
+        if found is not None:
+            return found[1]
+        if not isinstance(problem, Problem):
+            return None
+        known = self.by_value.get(_key(problem, settings))
+        if known is not None:
+            self._put(problem, settings, known)
+        return known
+
+    def keep(self, problem: Problem, settings: tuple, known: Known) -> None:
+        kinds = split((problem.system, problem.constraint, settings))[1]
+        if any(isinstance(x, np.ndarray) for x in kinds):  # could be changed in place
+            return
+        self.by_value[_key(problem, settings)] = known
+        self._put(problem, settings, known)
+        if len(self.by_value) > REMEMBERED:
+            gone = self.by_value.popitem(last=False)[1]
+            for key in [k for k, (_, x) in self.by_identity.items() if x is gone]:
+                del self.by_identity[key]
+
+    def _put(self, problem: Problem, settings: tuple, known: Known) -> None:
+        objects = (problem, *settings)
+        self.by_identity[tuple(map(id, objects))] = objects, known
+        if len(self.by_identity) > 2 * REMEMBERED:
+            self.by_identity.popitem(last=False)
+
+
+_memory = _Memory()
+
+
+def _key(problem: Problem, settings: tuple) -> tuple:
+    static, arrays = split(settings)
+    values = ((x.dtype, x.shape, np.asarray(x).tobytes()) for x in arrays)
+    return id(problem), static, *values
+
+
+def find(problem: Any, *settings: Any) -> Known | None:
+    """What is known of runs of this problem with these settings: integrator, law, tolerances."""
+    return None if backends.choice() == "xla" else _memory.find(problem, settings)
+
+
+def remember(problem: Problem, run: Setup, values: Values, *settings: Any) -> Known:
+    """Keep what a run with the native backend has shown."""
+    known = Known(problem, run, values)
+    _memory.keep(problem, settings, known)
+    return known
+
+
+def _taken(space: Workspace) -> tuple[dict, dict]:
+    """Samples and records of a block, in memory of their own."""
+    count, events = int(space.count), int(space.event_count)
+    samples = {name: x[:count].copy() for name, x in space.samples.items()}
+    return samples, {name: x[:events].copy() for name, x in space.records.items()}
+
+
+def _joined(parts: list[tuple[dict, dict]]) -> tuple[dict, dict]:
+    """Samples and records of several blocks."""
+    join = lambda tables: {name: np.concatenate([x[name] for x in tables]) for name in tables[0]}
+    return join([samples for samples, _ in parts]), join([records for _, records in parts])
+
+
+def may_be_coarse(problem: Problem, integrator: AbstractIntegrator) -> bool:
+    """Whether the look at steps that are too long applies. It reads smooth velocities, and those of
+    contacts jump without an event."""
+    has_contacts = any(part.unilateral for part in problem.constraint)
+    return not integrator.controls_error and not has_contacts
+
+
+def _usual(x: Any, shape: tuple, dtype: Any) -> np.ndarray | None:
+    """The array of a number or an array of this shape, if its type can become this one."""
+    if type(x) not in NUMBERS:
+        return None
+    array = np.asarray(x)
+    if array.shape != shape or not np.can_cast(array.dtype, dtype, "safe"):
+        return None
+    return np.array(array, dtype) if type(x) is np.ndarray else array.astype(dtype, copy=False)
+
+
+def _filled(cls: type, fields: dict[str, Any]) -> Any:
+    """An object of an equinox class, made from its fields as JAX does it: these have been checked
+    and converted before."""
+    made = object.__new__(cls)
+    vars(made).update(fields)
+    return made
