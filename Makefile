@@ -25,7 +25,7 @@ OR_NONE = || [ $$? -eq 5 ]  # 5: ARGS select none of these tests
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist=loadfile --durations=15 -q
 
 .DEFAULT_GOAL := help
-.PHONY: help venv figures test test-all lint format types bench clean distclean
+.PHONY: help venv figures docs test test-all lint format types bench clean distclean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -43,6 +43,12 @@ $(STAMP): pyproject.toml
 
 figures: $(STAMP)  ## compute and draw all figures into figures/
 	$(VENV)/bin/nsdyn figures --out figures
+
+# Warnings are errors: a page or a name that is missing ends the build.
+docs: $(STAMP)  ## build the documentation into build/docs
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(PY) -m sphinx -W --keep-going -q docs build/docs
+	@echo "build/docs/index.html"
 
 test: lint types  ## lint, type check, run the tests but for slow ones; ARGS="-k name" selects
 	XLA_FLAGS="$(PLAINER)" $(PY) -c 'import jax; jax.devices()' 2>/dev/null && flags="$(PLAINER)" || flags="$(PLAIN)"; \

@@ -15,6 +15,10 @@ old mode is more accurate, and it is the result if there is no event. After an e
 the method is rebuilt in the new mode, except for the classical schemes, which have no jumps. An
 event is recorded at t_1, the end of its step. Its `v_before` is the free velocity of the step, on
 which the law acts.
+
+Contacts with friction (`nsdyn.Contacts`) need no events: a scheme that resolves them finds their
+impulses in every step, by Newton's method from those of the step before. A step in which that fails
+is repeated, from impulses that a more careful search found for the end of the failed step     (4)
 """
 
 from abc import abstractmethod
@@ -23,17 +27,20 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Float
 
 from nsdyn._types import GuardMask, Guards, Number, Params, Scalar, Velocity
 from nsdyn.laws.base import AbstractLaw, Jump
+from nsdyn.mechanics.contact_rows import ContactProblem, is_contact
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
+from nsdyn.numerics.newton import Effort
 from nsdyn.status import Status
 from nsdyn.stepping import guard_rates
 from nsdyn.stepping.detect import SLACK
 from nsdyn.stepping.integrator import (
     AbstractIntegrator,
+    AbstractMemory,
     AbstractSmoothMethod,
     State,
     first_of,
@@ -46,6 +53,8 @@ from nsdyn.stepping.mode_change import (
     record_of,
     status_of,
 )
+
+TRIES = 3  # repetitions of a step whose contacts were not solved
 
 
 class NewMode(eqx.Module):
@@ -87,21 +96,94 @@ def sizes(model: Model, point: Point, weights: Array, p: Params) -> tuple[Scalar
     return size(system.as_motion(point.q, p)), size(point.v), size(a)
 
 
+class ContactStep(eqx.Module):
+    """The contacts in a step: what was solved for their impulses, and whether that was found."""
+
+    problem: ContactProblem
+    solved: jax.Array
+
+
 class Step(NamedTuple):
     """The end of a step: point and memory, the answer of the law if the step entered a new mode,
-    and the free velocity, on which the law acts."""
+    the free velocity, on which the law acts, and the contacts, if there are any."""
 
     point: Point
     memory: Any
     answer: LawAnswer | None
     free: jax.Array
+    contact: ContactStep | None = None
+
+    @property
+    def is_solved(self) -> Bool[Array, ""]:
+        """False if the contacts need another attempt, (4)."""
+        if self.contact is None:
+            return jnp.ones((), bool)
+        return self.contact.solved & ~self.memory.effort.failed
 
 
 class CapturePlan(eqx.Module):
-    """Whether a step had an event, and which guards fired."""
+    """Whether a step had an event, which guards fired, and the impulses of contacts."""
 
     go: jax.Array
     fired: jax.Array
+    P: jax.Array | None = None
+
+
+class ContactMemory(AbstractMemory):
+    """The memory of a scheme that resolves contacts.
+
+    a: the acceleration v' at the end of the step.
+    lam: the multipliers there.
+    effort: the work of Newton's method in the step.
+    P: the impulses of the contacts (k, d), from which the next step starts; None without contacts.
+    """
+
+    a: Float[Array, " n"]
+    lam: Float[Array, " m"]
+    effort: Effort | None
+    P: Float[Array, "k d"] | None = None
+
+
+def started_from(state: State, P: Array | None) -> State:
+    """The state whose next step begins its search for the impulses of contacts at P."""
+    return state if P is None else eqx.tree_at(lambda x: x.memory.P, state, P)
+
+
+class Search(NamedTuple):
+    """The search (4) for the impulses of contacts.
+
+    P: where the next attempt begins; None if there are no contacts. tries: how many failed.
+    again: whether the step has to be repeated.
+    """
+
+    P: Array | None
+    tries: Array
+    again: Array
+
+    @staticmethod
+    def begin(state: State) -> "Search":
+        memory = state.memory
+        P = memory.P if isinstance(memory, ContactMemory) else None
+        return Search(P, jnp.zeros((), int), jnp.zeros((), bool))
+
+    def after(self, step: Step) -> "Search":
+        """The search after an attempt. If that failed, the next one begins at impulses that a
+        careful search finds at its end."""
+        if step.contact is None:
+            return self
+        problem = step.contact.problem
+        again = ~step.is_solved & (self.tries < TRIES)
+        find = lambda c: (problem.solve(c[0], careful=True).P, jnp.zeros((), bool))
+        # A loop that runs once or not at all: unlike a conditional, a batch can skip it.
+        P, _ = jax.lax.while_loop(lambda c: c[1], find, (step.memory.P, again))
+        return Search(P, jnp.where(again, self.tries + 1, 0), again)
+
+    def unless_repeated(self, new: tuple, old: tuple) -> tuple:
+        """What a step leads to, or what was before if it has to be repeated."""
+        if self.P is None:
+            return new
+        *kept, _, _ = jax.tree.map(lambda a, b: jnp.where(self.again, b, a), new, old)
+        return *kept, new[-2] | self.again, self
 
 
 class AbstractTimeStepping(AbstractIntegrator):
@@ -142,18 +224,24 @@ class AbstractTimeStepping(AbstractIntegrator):
         self, model: Model, state: State, t_next: Number, p: Params
     ) -> tuple[State, Bool[Array, ""]]:
         step = self.advance(model, state.point, state.memory, t_next - state.point.t, p)
-        end = _arrived(model, state, step.point, step.memory, t_next, p)
-        return end, jnp.any(_fallen(state.guard, end.guard, 0.0))
+        end = _arrived(model, state, step, t_next, p)
+        return end, jnp.any(_fallen(state.guard, end.guard, 0.0)) | ~step.is_solved
 
     def step_with_events(
         self, model: Model, state: State, log: Log, t_next: Number, law: AbstractLaw, p: Params
     ) -> tuple[State, Log, CapturePlan]:
+        if model.k == 0:
+            end, P = self._step_with_contacts(model, state, t_next, p)
+            no_event = (jnp.zeros((), bool), jnp.zeros(0, bool))
+            return end, log, CapturePlan(*no_event, P)
         start = state.point
 
         def take(carry: tuple) -> tuple:
             """(1), then (2) if a guard fell in (1)."""
-            smooth, log, fired, new_mode, _, _ = carry
-            end, new, code = self._step_into_mode(model, state, new_mode, fired, t_next, p)
+            smooth, log, fired, new_mode, _, _, search = carry
+            begun = started_from(state, search.P)
+            step, end, new, code = self._step_into_mode(model, begun, new_mode, fired, t_next, p)
+            search = search.after(step)
             noise = self._noise(model, end, p)
             fell = _fallen(state.guard, end.guard, noise) & ~new_mode.active
             fell = fell & (end.status == Status.OK)
@@ -170,14 +258,33 @@ class AbstractTimeStepping(AbstractIntegrator):
             again = jnp.any(fell)
             after = model.after(fell, end.point, p)
             new_mode = NewMode(after.mode, after.held, law, again)
-            return end, log.append(new, go), jnp.where(again, fell, fired), new_mode, go, again
+            fired = jnp.where(again, fell, fired)
+            taken = (end, log.append(new, go), fired, new_mode, go, again, search)
+            return search.unless_repeated(taken, carry)  # (4)
 
         false = jnp.zeros((), bool)
         no_guards = jnp.zeros(model.k, bool)
         stay = NewMode(start.mode, start.held, law, false)
-        first = (state, log, no_guards, stay, false, state.status == Status.OK)
-        end, log, fired, _, go, _ = jax.lax.while_loop(lambda c: c[-1], take, first)
-        return end, log, CapturePlan(go, fired)
+        search = Search.begin(state)
+        first = (state, log, no_guards, stay, false, state.status == Status.OK, search)
+        end, log, fired, _, go, _, _ = jax.lax.while_loop(lambda c: c[-2], take, first)
+        return end, log, CapturePlan(go, fired, Search.begin(end).P)
+
+    def _step_with_contacts(
+        self, model: Model, state: State, t_next: Number, p: Params
+    ) -> tuple[State, Any]:
+        """The step of a model without guards, repeated until its contacts are solved, (4)."""
+
+        def take(carry: tuple) -> tuple:
+            _, search, _ = carry
+            begun = started_from(state, search.P)
+            step = self.advance(model, begun.point, begun.memory, t_next - begun.point.t, p)
+            search = search.after(step)
+            return _arrived(model, begun, step, t_next, p), search, search.again
+
+        first = (state, Search.begin(state), state.status == Status.OK)
+        end, _, _ = jax.lax.while_loop(lambda c: c[-1], take, first)
+        return end, Search.begin(end).P
 
     def step_differentiable(
         self,
@@ -189,12 +296,15 @@ class AbstractTimeStepping(AbstractIntegrator):
         p: Params,
         plan: CapturePlan,
     ) -> tuple[State, Log]:
+        state = started_from(state, plan.P)
         end = self.step_smooth(model, state, t_next, p)[0]
+        if model.k == 0:
+            return end, log
 
         def again(end: State, log: Log) -> tuple[State, Log]:
             after = model.after(plan.fired, end.point, p)
             new_mode = NewMode(after.mode, after.held, law, jnp.ones((), bool))
-            landed, new, _ = self._step_into_mode(model, state, new_mode, plan.fired, t_next, p)
+            _, landed, new, _ = self._step_into_mode(model, state, new_mode, plan.fired, t_next, p)
             return landed, log.append(new, True)
 
         return jax.lax.cond(plan.go, again, lambda *same: same, end, log)
@@ -207,8 +317,8 @@ class AbstractTimeStepping(AbstractIntegrator):
         fired: GuardMask,
         t_next: Number,
         p: Params,
-    ) -> tuple[State, Event, Any]:
-        """The step into a new mode: the state at its end, the record of the event and a status."""
+    ) -> tuple[Step, State, Event, Any]:
+        """The step into a new mode, the state at its end, the record of the event and a status."""
         start = state.point
         h = t_next - start.t
         step = self.advance(model, start, state.memory, h, p, new_mode)
@@ -224,19 +334,21 @@ class AbstractTimeStepping(AbstractIntegrator):
         if self.jumps:
             landed, Lam = after_impact(model, here, answer.jump, p)
             landed, fresh = self.init(model, landed, p)
-            fresh = eqx.tree_at(lambda x: x.effort, fresh, memory.effort)
+            fresh = _restarted(model, fresh, memory)
             choose = lambda a, b: jnp.where(new_mode.active, a, b)
             landed, memory = jax.tree.map(choose, (landed, fresh), (end, memory))
-        arrived = _arrived(model, state, landed, memory, t_next, p)
+        arrived = _arrived(model, state, step._replace(point=landed, memory=memory), t_next, p)
         record = record_of(before, landed, Lam, answer)
         code = status_of(model, landed, answer, here, p)
         if not self.jumps:
-            return arrived, record, jnp.where(code == Status.LAW_VIOLATES, Status.OK, code)
+            code = jnp.where(code == Status.LAW_VIOLATES, Status.OK, code)
+            return step, arrived, record, code
         # Schedules cannot lead back, so these rates hold time fixed.
         rate = guard_rates.rates(model, landed, memory.a, memory.lam, p, clock=0.0)
         ahead = arrived.guard + h * rate
         back = jnp.any(fired & (rate < 0) & (ahead < -self._noise(model, arrived, p)))
-        return arrived, record, first_of((code != Status.OK, code), (back, Status.LEADS_BACK))
+        code = first_of((code != Status.OK, code), (back, Status.LEADS_BACK))
+        return step, arrived, record, code
 
     def _noise(self, model: Model, state: State, p: Params) -> Guards:
         return guard_rates.noise(model, state.point, state.memory.lam, p)
@@ -311,11 +423,21 @@ class Captured(AbstractTimeStepping):
         return self.method.advance(model, point, memory, h, p, new_mode)
 
 
-def _arrived(
-    model: Model, state: State, point: Point, memory: Any, t_next: Number, p: Params
-) -> State:
-    end = state.arrived(model, point.replace(t=t_next), memory, p)
-    return end.with_effort(memory.effort, state.point)
+def _restarted(model: Model, fresh: Any, memory: Any) -> Any:
+    """The memory at the start of a new mode, with what it takes over from the step before."""
+    fresh = eqx.tree_at(lambda x: x.effort, fresh, memory.effort)
+    if not model.has_contacts:
+        return fresh
+    lam = jnp.where(is_contact(model), memory.lam, fresh.lam)
+    return eqx.tree_at(lambda x: (x.lam, x.P), fresh, (lam, memory.P))
+
+
+def _arrived(model: Model, state: State, step: Step, t_next: Number, p: Params) -> State:
+    started = state.point
+    if step.contact is not None:
+        state = state.with_failure(~step.contact.solved, Status.CONTACT_UNSOLVED, started)
+    end = state.arrived(model, step.point.replace(t=t_next), step.memory, p)
+    return end.with_effort(step.memory.effort, started)
 
 
 def _fallen(before: Guards, after: Guards, noise: Guards | float) -> GuardMask:

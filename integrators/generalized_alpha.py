@@ -130,7 +130,7 @@ class GeneralizedAlpha(AbstractCapturable):
         p: Params,
         finish: Callable | None = None,
     ) -> tuple[Point, Any]:
-        end, memory, _, _ = self.advance(model, point, memory, h, p)
+        end, memory, *_ = self.advance(model, point, memory, h, p)
         # The order of index 3 in lam depends on its residual at velocity level, which a projection
         # would remove.
         return (end if finish is None or self.index == 3 else finish(end)), memory

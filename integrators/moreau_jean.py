@@ -14,36 +14,76 @@ and, without an event, the projection of vf onto the constraints. (1) and (3) ar
 ("combined projection"), with the unknowns v_1 and u = U/h. theta = 1/2 conserves the energy of
 linear systems, larger values dissipate. The scheme has order 1. The constraints hold at velocity
 level and, with projection, at position level; without it every event leaves a gap of O(h).
+
+Contacts with friction (`nsdyn.Contacts`): those that are closed, or about to close, when the step
+begins,
+
+    I = { i : gap_i(q_0, t_0) + s h psi_N,i(q_0, v_0, t_0) <= 0 },    s the forecast             (5)
+
+take part in it with impulses P along +H that obey the laws of contact, for all of them together,
+while the rows G hold:
+
+    M (v_1 - vf) + G^T P_G - H^T P = 0,   u = psi(q_1, v_1, t_1) + E psi(q_0, v_0, t_0)          (6)
+    0 <= u_N,  P_N >= 0,  u_N P_N = 0,   P_T in the ball of radius mu P_N, opposite to u_T       (7)
+    M U + G^T nu - N^T kap = 0,   y = gap(q_1) + h max(0, psi_N(v_1)),
+    0 <= y,  kap >= 0,  y kap = 0                                              with projection   (8)
+
+The projection (8) only pushes, and only out of an overlap that the contact does not leave by itself
+in the next step: pushing a body that bounces would give it energy. A body then comes to rest with
+gaps of 0, not within an overlap that holds it, so with projection e counts as 0 where a hop would
+be shorter than a step,
+
+    e |psi_N| < h/2 |gap_q| |q''|,   q'' from the forces alone                                   (9)
+
+A body at rest has gaps of 0 up to round-off, or up to the tolerance of the projection: without
+projection values up to ROUND_OFF count as 0 in (5), with it up to `Tolerances.touch`.
+
+H is evaluated at q_1, or at q_0, which makes (6) linear in v_1 and is what Siconos does for bodies.
+(5) is Siconos' rule too.
+
+J. J. Moreau: Unilateral contact and dry friction in finite freedom dynamics. CISM 302 (1988) 1-82.
+M. Jean: The non-smooth contact dynamics method. Comput. Methods Appl. Mech. Engrg. 177 (1999)
+235-257. V. Acary, F. Perignon: Siconos, INRIA technical report 340 (2007).
 """
 
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from nsdyn._types import Number, Params, Scalar, Velocity
 from nsdyn.errors import ProblemError
 from nsdyn.integrators._time_stepping import (
     AbstractTimeStepping,
+    ContactMemory,
+    ContactStep,
     NewMode,
     Step,
     projected,
     sizes,
 )
 from nsdyn.laws.base import AbstractLaw, Jump
-from nsdyn.mechanics.formulations import lagrange
+from nsdyn.mechanics import contact_rows as contacts
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
+from nsdyn.numerics.cone import Answer
 from nsdyn.numerics.newton import NOISE, Effort, Newton
-from nsdyn.stepping.integrator import Memory
 from nsdyn.stepping.mode_change import LawAnswer
+
+ROUND_OFF = 1e-13  # of a gap, relative to its terms
 
 
 def _theta(x: Any) -> Scalar:
     if not isinstance(x, jax.Array) and not (isinstance(x, int | float) and 0.5 <= x <= 1.0):
         raise ProblemError(f"MoreauJean(theta=...): expected a number from 1/2 to 1, found {x!r}")
+    return jnp.asarray(x, float)
+
+
+def _forecast(x: Any) -> Scalar:
+    if not isinstance(x, jax.Array) and not (isinstance(x, int | float) and x >= 0.0):
+        raise ProblemError(f"MoreauJean(forecast=...): expected a number >= 0, found {x!r}")
     return jnp.asarray(x, float)
 
 
@@ -53,14 +93,29 @@ class MoreauJean(AbstractTimeStepping):
     theta: where in the step forces are evaluated, from 1/2 (conserves the energy of linear systems)
         to 1 (dissipates most).
     projection: whether positions are projected onto the constraints; without it every event leaves
-        a
-        gap of the order of the step.
+        a gap of the order of the step.
     newton: tolerance and largest number of iterations of the implicit step, `nsdyn.Newton(...)`.
+    forecast: of `Contacts`, those take part in a step that would be closed after this part of it.
+    contact_rows: where in the step the gradients of `Contacts` are evaluated, at its "end" or at
+        its "start".
     """
 
     theta: Any = eqx.field(converter=_theta, default=0.5)
     projection: bool = eqx.field(static=True, default=True)
     newton: Newton = eqx.field(default_factory=Newton)
+    forecast: Any = eqx.field(converter=_forecast, default=0.5)
+    contact_rows: Literal["end", "start"] = eqx.field(static=True, default="end")
+
+    def __check_init__(self) -> None:
+        if self.contact_rows not in ("end", "start"):
+            raise ProblemError(
+                "MoreauJean(contact_rows=...): expected 'end' or 'start', found "
+                f"{self.contact_rows!r}"
+            )
+
+    @property
+    def resolves_contacts(self) -> bool:
+        return True
 
     @property
     def holds_position(self) -> bool:
@@ -75,8 +130,10 @@ class MoreauJean(AbstractTimeStepping):
         return None
 
     def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Any]:
-        slope = lagrange(model, point, p)
-        return point, Memory(slope.a, slope.lam, Effort.none())
+        here = SaddlePoint(model, point, p)
+        a, lam = here.solve(here.f(point.v), -here.gamma(point.v))
+        P = jnp.zeros(contacts.size(model)) if model.has_contacts else None
+        return point, ContactMemory(a, lam, Effort.none(), P)
 
     def advance(
         self,
@@ -89,16 +146,73 @@ class MoreauJean(AbstractTimeStepping):
     ) -> Step:
         n = point.v.shape[0]
         f0 = model.force(point, p)
-        args = (self.theta, model, point, f0, h, p, new_mode)
+        touching = None
+        if model.has_contacts:
+            touching = self._touching(model, point, f0, memory, h, p)
+        args = (self.theta, model, point, f0, h, p, new_mode, touching)
         x0 = jnp.concatenate([point.v + h * memory.a, jnp.zeros(n if self.projection else 0)])
         one = model.system.weights(point.q, p)
         weights = jnp.concatenate([jnp.broadcast_to(one, (n,))] * (2 if self.projection else 1))
         q, v, push = sizes(model, point, one, p)
         noise = NOISE * (v + q / h) + self.newton.tolerance * (h * push)
-        residual = lambda x, args: x - _solved(x, *args)[0]
+        residual = lambda x, args: x - _solved(x, *args).x
         x, effort = self.newton.solve(residual, x0, args, noise, weights)
-        _, jump, end, free, found = _solved(x, *args)
-        return Step(end, Memory((end.v - point.v) / h, jump.Lam / h, effort), found, free)
+        at = _solved(x, *args)
+        end = at.end
+        if at.answer is not None:
+            end = contacts.with_modes(model, end, at.answer.mode)
+        P = None if at.answer is None else at.answer.P
+        memory = ContactMemory((end.v - point.v) / h, at.jump.Lam / h, effort, P)
+        return Step(end, memory, at.found, at.free, at.contact)
+
+    def _touching(
+        self, model: Model, point: Point, f0: Velocity, memory: Any, h: Number, p: Params
+    ) -> "Touching":
+        """The contacts of the step."""
+        before = contacts.padded(model, model.psi(point, p))
+        gaps = lambda q: contacts.gaps(model, point.replace(q=q), p)
+        ahead = gaps(point.q) + self.forecast * h * before[:, 0]
+        laws = contacts.coefficients(model, p)
+        shift = laws.E * before
+        slope = jax.lax.stop_gradient(jax.jacfwd(gaps)(point.q))
+        size = jnp.abs(slope) @ (model.scale.q + jnp.abs(point.q))
+        closed = (model.scale.touch if self.projection else ROUND_OFF) * size
+        if self.projection:
+            push = model.system.rate(point.q, model.system.solver(point.q, p)(f0), p)
+            slow = jnp.abs(shift[:, 0]) < 0.5 * h * (jnp.abs(slope) @ jnp.abs(push))  # (9)
+            shift = shift.at[:, 0].set(jnp.where(slow, 0.0, shift[:, 0]))
+        early = self.contact_rows == "start"
+        return Touching(
+            on=ahead <= closed,  # (5)
+            mu=laws.mu,
+            shift=shift,
+            P0=memory.P,
+            H=contacts.padded(model, model.jacobian(point, p)) if early else None,
+        )
+
+
+class Touching(eqx.Module):
+    """The contacts of a step: which of them take part, mu, E psi(w), the impulses that the search
+    begins with, and their gradients if they are not those at the end of the step."""
+
+    on: Bool[Array, " k"]
+    mu: Float[Array, " k"]
+    shift: Float[Array, "k d"]
+    P0: Float[Array, "k d"]
+    H: Float[Array, "k d n"] | None
+
+
+class Solved(NamedTuple):
+    """The right-hand sides for (v_1, u), the jump, the end of the step, the free velocity, and the
+    answers of the law and of the contacts."""
+
+    x: Array
+    jump: Jump
+    end: Point
+    free: Array
+    found: LawAnswer | None
+    contact: ContactStep | None
+    answer: Answer | None
 
 
 def _solved(
@@ -110,9 +224,8 @@ def _solved(
     h: Number,
     p: Params,
     new_mode: NewMode | None,
-) -> tuple[Array, Jump, Point, Velocity, LawAnswer | None]:
-    """The right-hand sides for (v_1, u), the jump, the end of the step, the free velocity and the
-    answer of the law."""
+    touching: Touching | None,
+) -> Solved:
     n = point.v.shape[0]
     v = x[:n]
     u = x[n:]
@@ -126,10 +239,51 @@ def _solved(
     here = SaddlePoint(model, end, p)
     found = None if new_mode is None else new_mode.ask_law(model, point, here, free, p)
     jump = projected(here, free) if found is None else found.jump  # (1)
+    contact = answer = None
+    if touching is not None:
+        jump, contact, answer = _pressed(here, jump, point, touching)
+        found = None if found is None else found._replace(jump=jump)
     end = end.replace(v=jump.v_after)
-    if not u.shape[0]:
-        return jump.v_after, jump, end, free, found
-    x = jnp.concatenate(
-        [jump.v_after, here.smallest_motion_of_positions(here.G @ u - here.g() / h)]
-    )  # (3)
-    return x, jump, end, free, found
+    x = jump.v_after
+    if u.shape[0]:
+        U = here.smallest_motion_of_positions(here.G @ u - here.g() / h)  # (3)
+        if touching is not None:
+            U, contact = _pushed(here, end.v, U, u, h, touching, contact)
+        x = jnp.concatenate([x, U])
+    return Solved(x, jump, end, free, found, contact, answer)
+
+
+def _pressed(
+    here: SaddlePoint, jump: Jump, start: Point, touching: Touching
+) -> tuple[Jump, ContactStep, Answer]:
+    """The jump with the impulses of the contacts, (6) and (7)."""
+    rows = contacts.ContactRows(here, touching.H)
+    if touching.H is None:
+        rates = contacts.padded(here.model, here.psi(jump.v_after))
+    else:
+        early = start.replace(v=jump.v_after, t=here.point.t)
+        rates = contacts.padded(here.model, here.model.psi(early, here.p))
+    problem = contacts.ContactProblem(
+        W=rows.W, b=rates + touching.shift, mu=touching.mu, on=touching.on
+    )
+    answer = problem.solve(touching.P0)
+    jump = Jump(*rows.landed(*jump, answer.P))
+    return jump, ContactStep(problem, answer.solved), answer
+
+
+def _pushed(
+    here: SaddlePoint,
+    v: Velocity,
+    U: Velocity,
+    u: Velocity,
+    h: Number,
+    touching: Touching,
+    contact: ContactStep | None,
+) -> tuple[Velocity, ContactStep]:
+    """U of (8), and the contacts with the verdict about it."""
+    assert contact is not None
+    rows = contacts.ContactRows(here)
+    rates = contacts.padded(here.model, here.psi(v))[:, 0]
+    left = contacts.gaps(here.model, here.point, here.p) / h + jnp.where(rates > 0, rates, 0.0)
+    U, solved = rows.pushed_out(U, left - rows.normal_rates(u), touching.on)
+    return U, ContactStep(contact.problem, contact.solved & solved)

@@ -21,7 +21,9 @@ find_user_folders()
 
 from nsdyn._version import __version__  # noqa: E402
 from nsdyn.constraints.base import AbstractConstraint  # noqa: E402
+from nsdyn.constraints.blended import Blended  # noqa: E402
 from nsdyn.constraints.contact import Contact  # noqa: E402
+from nsdyn.constraints.contacts import Contacts  # noqa: E402
 from nsdyn.constraints.fixed import Fixed, Nonholonomic  # noqa: E402
 from nsdyn.constraints.mode_rows import lock  # noqa: E402
 from nsdyn.constraints.scheduled import Scheduled  # noqa: E402
@@ -34,6 +36,7 @@ from nsdyn.driver.step_doubling import ErrorEstimate, error_estimate  # noqa: E4
 from nsdyn.errors import (  # noqa: E402
     CoarseStepWarning,
     FileError,
+    LeftOutWarning,
     NsdynError,
     PerformanceWarning,
     ProblemError,
@@ -47,7 +50,7 @@ from nsdyn.mechanics.model import Model, Point  # noqa: E402
 from nsdyn.mechanics.system import System  # noqa: E402
 from nsdyn.numerics.newton import Newton  # noqa: E402
 from nsdyn.problem import Problem  # noqa: E402
-from nsdyn.reference import Reference  # noqa: E402
+from nsdyn.reference import About, Agreement, Reference  # noqa: E402
 from nsdyn.results.events import Events  # noqa: E402
 from nsdyn.results.netcdf import load  # noqa: E402
 from nsdyn.results.solution import Solution  # noqa: E402
@@ -64,18 +67,23 @@ from nsdyn.tolerances import Tolerances  # noqa: E402
 Trajectory = Solution  # its name before it also held batches
 
 __all__ = [
+    "About",
     "AbstractConstraint",
     "AbstractIntegrator",
     "AbstractLaw",
     "AbstractMemory",
     "AbstractSmoothMethod",
+    "Agreement",
+    "Blended",
     "CoarseStepWarning",
     "Contact",
+    "Contacts",
     "ErrorEstimate",
     "Event",
     "Events",
     "FileError",
     "Fixed",
+    "LeftOutWarning",
     "Memory",
     "Model",
     "Newton",

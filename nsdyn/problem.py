@@ -1,6 +1,6 @@
 """A problem: system, constraints, initial state, time span and parameters."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from nsdyn import _coordinates
 from nsdyn._cache import keep_compiled
 from nsdyn._compiler import leave_environment
 from nsdyn._signature import closed_over_tracer
@@ -41,6 +42,12 @@ class Problem(eqx.Module):
     q0, v0: configuration and velocity at the start; they must satisfy the constraints.
     t0, t_end: the time span.
     params: any pytree of numbers and arrays; every function receives it as its argument `p`.
+    coordinates: a name for each entry of q, with its unit, ("x [m]", "phi [rad]"), for plots,
+        tables, files and messages.
+    shape: shape(q, p) -> polylines, how the mechanism is drawn: a tuple of arrays of points, shapes
+        (k, 2) or (k, 3); a single point is drawn as a dot.
+
+    Names and shape take no part in the computation: with others nothing is compiled anew.
     """
 
     name: str = eqx.field(static=True)
@@ -51,6 +58,8 @@ class Problem(eqx.Module):
     t0: float = eqx.field(static=True)
     t_end: float = eqx.field(static=True)
     params: Any
+    coordinates: tuple[str, ...] = eqx.field(static=True)
+    shape: Callable | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -62,6 +71,8 @@ class Problem(eqx.Module):
         t0: Any = 0.0,
         t_end: Any = None,
         params: Params = None,
+        coordinates: Sequence[str] | None = None,
+        shape: Callable | None = None,
     ) -> None:
         leave_environment()  # the first arrays are made here
         keep_compiled()
@@ -79,6 +90,8 @@ class Problem(eqx.Module):
                 f"Problem(t_end=...): expected a time after t0 = {self.t0:g}, found {self.t_end:g}"
             )
         self.params = as_arrays(params)
+        self.coordinates = _coordinates.checked(coordinates, len(self.q0))
+        self.shape = _drawing(shape)
         function = closed_over_tracer((system, self.constraint))
         if function is not None:
             raise ProblemError(
@@ -93,6 +106,12 @@ class Problem(eqx.Module):
         p = self.params if params is None else params
         t = jnp.asarray(np.float64(self.t0))
         return Model.of(self.system, self.constraint, self.q0, self.v0, t, p, tolerances, step)
+
+    @property
+    def velocities(self) -> tuple[str, ...]:
+        """Names and units of v, which follow from those of q; () where v is not q'."""
+        is_rate = self.system.kinematics is None
+        return _coordinates.rates(self.coordinates) if is_rate else ()
 
     def check(self) -> "Report":
         """Verify the problem at its start and, in a coarse run, at its mode changes. Returns a
@@ -111,9 +130,17 @@ def _parts(constraint: Any) -> tuple[AbstractConstraint, ...]:
         if not isinstance(part, AbstractConstraint):
             raise ProblemError(
                 "Problem(constraint=...): expected None, Fixed, Nonholonomic, Switching, "
-                f"Scheduled, Contact, Transitions or a tuple of these, found {part!r}"
+                f"Scheduled, Contact, Contacts, Transitions or a tuple of these, found {part!r}"
             )
     return tuple(parts)
+
+
+def _drawing(shape: Any) -> Callable | None:
+    if shape is not None and not callable(shape):
+        raise ProblemError(
+            f"Problem(shape=...): expected a function shape(q, p) -> polylines, found {shape!r}"
+        )
+    return shape
 
 
 def _vector(name: str, value: Any) -> Float[Array, " size"]:

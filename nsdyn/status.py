@@ -26,6 +26,7 @@ class Status(IntEnum):
     BAD_POSITION = 15
     SINGULAR_POSITION = 16
     TOO_MANY_STEPS = 17
+    CONTACT_UNSOLVED = 18
 
 
 MESSAGES = {
@@ -96,6 +97,11 @@ MESSAGES = {
         "error control needed more steps between two samples than allowed. Try larger rtol and "
         "atol, a smaller step (the distance of the samples) or a larger max_steps; if the motion "
         "is stiff, try EventDriven(RadauIIA())"
+    ),
+    Status.CONTACT_UNSOLVED: (
+        "no impulses were found that satisfy all contacts together. There may be none, as for a "
+        "body between walls that close or between contacts and constraints that drive it; else try "
+        "a smaller step"
     ),
     Status.SINGULAR_POSITION: (
         "the rank of the constraints drops here, a singular position of the mechanism, and the "

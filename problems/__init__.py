@@ -5,8 +5,10 @@ problems.get("three_r_pendulum", L=0.5)
 problems.get("mechanisms.py:crank", L=0.3)      your own, in a file
 problems.get("cranks:slotted")                  of an installed package, `problems.packages()`
 problems.get("arm.urdf", tip="tool")            a robot; the same as problems.from_urdf
+problems.get("hand.xml", keyframe="open")       a mechanism; the same as problems.from_mjcf
 problems.names(), problems.summary(name)        the list; names("mechanisms.py") of a file
 problems.reference("andrews")                   what others found, `REFERENCE` of its file
+problems.about("andrews")                       tags and source, `ABOUT` of its file
 
 Nothing is imported before it is used.
 """
@@ -19,38 +21,49 @@ from typing import TYPE_CHECKING, Any
 from nsdyn import _named
 from nsdyn.problem import Problem
 from nsdyn.problems import resolver
-from nsdyn.reference import Reference
+from nsdyn.reference import About, Reference
 
 if TYPE_CHECKING:  # at run time they come by __getattr__; a test compares with resolver.MODULES
     from nsdyn.problems.andrews import andrews
+    from nsdyn.problems.bouncing_ball import bouncing_ball
     from nsdyn.problems.bricard import bricard
     from nsdyn.problems.car_axis import car_axis
     from nsdyn.problems.compass_walker import compass_walker
     from nsdyn.problems.emergency_stop import emergency_stop
+    from nsdyn.problems.flyball_governor import flyball_governor
     from nsdyn.problems.knife_edge import knife_edge
     from nsdyn.problems.metamorphic_palm import metamorphic_palm
+    from nsdyn.problems.mjcf import from_mjcf
     from nsdyn.problems.n_four_bar import n_four_bar
+    from nsdyn.problems.newtons_cradle import newtons_cradle
     from nsdyn.problems.overbraiding import overbraiding
     from nsdyn.problems.pantograph import pantograph
     from nsdyn.problems.parallelogram import parallelogram
     from nsdyn.problems.pendulum import pendulum
     from nsdyn.problems.point_on_track import point_on_track
     from nsdyn.problems.rimless_wheel import rimless_wheel
+    from nsdyn.problems.rocking_block import rocking_block
     from nsdyn.problems.rx130l import rx130l
     from nsdyn.problems.segmented_track import segmented_track
     from nsdyn.problems.serial_chain import serial_chain
+    from nsdyn.problems.simple_pendulum import simple_pendulum
     from nsdyn.problems.simplest_walker import simplest_walker
+    from nsdyn.problems.slider_crank import slider_crank
     from nsdyn.problems.three_r_pendulum import three_r_pendulum
     from nsdyn.problems.two_link_impact import two_link_impact
     from nsdyn.problems.urdf import from_urdf
     from nsdyn.problems.wheel_over_pothole import wheel_over_pothole
 
 __all__ = [
+    "about",
     "andrews",
+    "bouncing_ball",
     "bricard",
     "car_axis",
     "compass_walker",
     "emergency_stop",
+    "flyball_governor",
+    "from_mjcf",
     "from_urdf",
     "function",
     "get",
@@ -58,6 +71,7 @@ __all__ = [
     "metamorphic_palm",
     "n_four_bar",
     "names",
+    "newtons_cradle",
     "overbraiding",
     "packages",
     "pantograph",
@@ -66,10 +80,13 @@ __all__ = [
     "point_on_track",
     "reference",
     "rimless_wheel",
+    "rocking_block",
     "rx130l",
     "segmented_track",
     "serial_chain",
+    "simple_pendulum",
     "simplest_walker",
+    "slider_crank",
     "summary",
     "three_r_pendulum",
     "two_link_impact",
@@ -79,7 +96,7 @@ __all__ = [
 
 def get(name: str, /, **settings: Any) -> Problem:
     """The problem `name` with these settings: "name", "package:name", "file.py:name" (a file with
-    one problem needs no name) or "robot.urdf"."""
+    one problem needs no name), "robot.urdf" or "model.xml"."""
     return resolver.made(name, settings)
 
 
@@ -106,6 +123,11 @@ def summary(name: str) -> str:
 def reference(name: str) -> Reference | None:
     """What is known of the end of the problem `name` with its own parameters; None: nothing."""
     return resolver.reference(name)
+
+
+def about(name: str) -> About:
+    """Tags and source of the problem `name`."""
+    return resolver.about(name)
 
 
 def __getattr__(name: str) -> Any:

@@ -26,6 +26,8 @@ from jaxtyping import Array
 import nsdyn
 from nsdyn._types import AnyTime, Configuration, Number, Params, Rows, Scalar, Velocity
 
+ABOUT = nsdyn.About(tags=("smooth", "loops", "planar"), source="IFToMM A03; IVP test set")
+
 A = (-0.06934, -0.00227)
 B = (-0.03635, 0.03273)
 C = (0.014, 0.072)
@@ -52,6 +54,9 @@ LENGTHS = {
     "zf": 0.02,
     "fa": 0.01421,
 }
+NAMES = tuple(
+    f"{name} [rad]" for name in ("beta", "Theta", "gamma", "Phi", "delta", "Omega", "epsilon")
+)
 START = (
     -0.0617138900142764496358948458001,
     0.0,
@@ -82,6 +87,13 @@ REFERENCE = nsdyn.Reference(
     ),
     source="test set for IVP solvers, PSIDE with tolerances 1e-14",
     tolerance=1e-8,
+    agrees=(
+        nsdyn.Agreement("EventDriven(RK4())", 1000, 1e-08),
+        nsdyn.Agreement("EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))", 50, 1e-09),
+        nsdyn.Agreement("NSGA()", 16000, 1e-06),
+        nsdyn.Agreement("GeneralizedAlpha(index=2)", 16000, 1e-06),
+        nsdyn.Agreement("GeneralizedAlpha(index=3)", 16000, 1e-06),
+    ),
 )
 
 
@@ -150,6 +162,19 @@ def loops(q: Configuration, t: AnyTime, p: Params) -> Rows:
     return jnp.concatenate([end - way for way in ways])
 
 
+def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
+    """Crank and rod O F E, plate B D E, the arms A H E and A G E, the spring C D."""
+    beta, theta, gamma, _, delta, _, epsilon = q
+    f = p["rr"] * along(beta)
+    end = f - p["d"] * along(beta + theta)  # (1)
+    d = p["B"] + p["sd"] * along(gamma) + p["sc"] * across(gamma)
+    h = p["A"] + p["zt"] * along(delta)
+    g = p["A"] + p["u"] * across(epsilon)
+    arms = [jnp.stack([p["A"], h, end]), jnp.stack([p["A"], g, end])]
+    plate = jnp.stack([p["B"], d, end, p["B"]])
+    return (jnp.stack([jnp.zeros(2), f, end]), plate, *arms, jnp.stack([p["C"], d]))
+
+
 SYSTEM = nsdyn.System.from_lagrangian(kinetic, potential, torque)
 LOOPS = nsdyn.Fixed(loops)
 
@@ -169,7 +194,14 @@ def andrews(torque: Number = 0.033, t_end: float = 0.03) -> nsdyn.Problem:
         "torque": torque,
     }
     params = {name: jnp.asarray(value, float) for name, value in numbers.items()}
-    still = jnp.zeros(7)
     return nsdyn.Problem(
-        "andrews", SYSTEM, LOOPS, q0=jnp.asarray(START), v0=still, t_end=t_end, params=params
+        "andrews",
+        SYSTEM,
+        LOOPS,
+        q0=jnp.asarray(START),
+        v0=jnp.zeros(7),
+        t_end=t_end,
+        params=params,
+        coordinates=NAMES,
+        shape=shape,
     )

@@ -40,6 +40,8 @@ from nsdyn._types import (
 )
 from nsdyn.errors import ProblemError
 
+ABOUT = nsdyn.About(tags=("smooth", "loops", "redundant"), source="IFToMM A04")
+
 CORNERS = np.array(
     [[0, 0, 0], [1, 0, 0], [1, -1, 0], [1, -1, 1], [0, -1, 1], [0, 0, 1]], float
 )  # (1), in units of L
@@ -49,6 +51,14 @@ AXES = np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0
 ACROSS = np.stack([np.roll(AXES, 1, axis=1), np.roll(AXES, 2, axis=1)], axis=1)
 PAIRS = np.triu_indices(3)
 BARS = 5
+NAMES = tuple(
+    name
+    for i in range(1, BARS + 1)
+    for name in (
+        *(f"{axis}_{i} [m]" for axis in "xyz"),
+        *(f"A_{i}{j}{k}" for j in "123" for k in "123"),
+    )
+)
 
 
 def _unpack(q: Configuration) -> tuple[Float[Array, "5 3"], Float[Array, "5 3 3"]]:
@@ -104,6 +114,13 @@ def closure(q: Configuration, t: AnyTime, p: Params) -> Rows:
     return jnp.concatenate([rigid.ravel(), (before - behind).ravel(), aligned.ravel()])  # (4)
 
 
+def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
+    """The loop, and the ground bar; y, along which gravity acts, is drawn upwards."""
+    upright = lambda points: jnp.stack([points[:, 0], -points[:, 2], points[:, 1]], axis=1)
+    loop = hinges(q, p)[0]
+    return (upright(loop), upright(loop[jnp.array([0, -1])]))
+
+
 SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential, solve=solve)
 CLOSED = nsdyn.Fixed(closure)
 
@@ -121,5 +138,13 @@ def bricard(
     turns = jnp.broadcast_to(jnp.eye(3).ravel(), (BARS, 9))
     q0 = jnp.concatenate([params["L"] * MIDDLES, turns], axis=1).ravel()
     return nsdyn.Problem(
-        "bricard", SYSTEM, CLOSED, q0=q0, v0=jnp.zeros(60), t_end=t_end, params=params
+        "bricard",
+        SYSTEM,
+        CLOSED,
+        q0=q0,
+        v0=jnp.zeros(60),
+        t_end=t_end,
+        params=params,
+        coordinates=NAMES,
+        shape=shape,
     )

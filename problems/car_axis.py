@@ -22,6 +22,8 @@ from jaxtyping import Array
 import nsdyn
 from nsdyn._types import AnyTime, Configuration, Matrix, Number, Params, Rows, Velocity
 
+ABOUT = nsdyn.About(tags=("smooth", "moving rows", "planar"), source="IVP test set")
+
 REFERENCE = nsdyn.Reference(
     q=(
         0.493455784275402809122e-1,
@@ -37,6 +39,13 @@ REFERENCE = nsdyn.Reference(
     ),
     source="test set for IVP solvers, GAMD in quadruple precision",
     tolerance=1e-8,
+    agrees=(
+        nsdyn.Agreement("EventDriven(RK4())", 16000, 1e-08),
+        nsdyn.Agreement("EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))", 50, 1e-09),
+        nsdyn.Agreement("NSGA()", 16000, 0.001),
+        nsdyn.Agreement("GeneralizedAlpha(index=2)", 16000, 0.001),
+        nsdyn.Agreement("GeneralizedAlpha(index=3)", 16000, 0.001),
+    ),
 )
 
 
@@ -63,6 +72,12 @@ def rows(q: Configuration, t: AnyTime, p: Params) -> Rows:
     upright = jnp.sum(wheel(t, p) * q[:2])  # (3)
     axis = 0.5 * (jnp.sum(jnp.square(q[:2] - q[2:])) - p["L"] ** 2)  # (4)
     return jnp.stack([upright, axis])
+
+
+def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
+    """The axis, and the line from the left wheel to its end of the axis. The right wheel is not
+    drawn: where it is depends on the time."""
+    return (jnp.stack([q[:2], q[2:]]), jnp.stack([jnp.zeros(2), q[:2]]))
 
 
 SYSTEM = nsdyn.System(mass=mass, force=force)
@@ -93,4 +108,6 @@ def car_axis(
         v0=jnp.stack([slide, zero, slide, zero]),
         t_end=t_end,
         params=params,
+        coordinates=("x_l", "y_l", "x_r", "y_r"),  # without units, as in the test set
+        shape=shape,
     )

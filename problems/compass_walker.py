@@ -57,6 +57,9 @@ from nsdyn._types import (
     Velocity,
 )
 
+ABOUT = nsdyn.About(tags=("walking", "impact", "planar"), source="Goswami, Espiau, Keramane")
+
+NAMES = ("x [m]", "y [m]", "th_0 [rad]", "th_1 [rad]")
 LEGS = 2  # a walker in mode LEGS + i has fallen, standing on leg i
 
 
@@ -168,10 +171,20 @@ def compass_walker(
     values = {"mh": mh, "m": m, "a": a, "b": b, "slope": slope, "g": g}
     params = {name: jnp.asarray(value, float) for name, value in values.items()}
     q0, v0 = after_strike([jnp.asarray(x, float) for x in gait], params)
-    return nsdyn.Problem("compass_walker", SYSTEM, FEET, q0=q0, v0=v0, t_end=t_end, params=params)
+    return nsdyn.Problem(
+        "compass_walker",
+        SYSTEM,
+        FEET,
+        q0=q0,
+        v0=v0,
+        t_end=t_end,
+        params=params,
+        coordinates=NAMES,
+        shape=shape,
+    )
 
 
-def outline(q: Configuration, p: Params) -> Float[Array, "3 2"]:
-    """Foot, hip, foot as one line, shape (3, 2), for drawing."""
-    stand, swing = feet(q, p)
-    return jnp.stack([stand, q[:2], swing])
+def shape(q: Configuration, p: Params) -> tuple[Float[Array, "3 2"]]:
+    """Foot of leg 0, hip, foot of leg 1 as one line."""
+    first, second = feet(q, p)
+    return (jnp.stack([first, q[:2], second]),)

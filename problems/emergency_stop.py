@@ -53,8 +53,10 @@ from nsdyn._types import (
 from nsdyn.errors import ProblemError
 from nsdyn.multibody.chain import Chain
 from nsdyn.problems import geared_chain
-from nsdyn.problems.geared_chain import parameters
+from nsdyn.problems.geared_chain import coordinates, parameters, shape
 from nsdyn.problems.rx130l import ANGLES, RATIO, TIP, robot
+
+ABOUT = nsdyn.About(tags=("robot", "locking", "friction"), source="after Mueller")
 
 FREE, HELD, FORWARD, BACKWARD, SLIPS_FORWARD, SLIPS_BACKWARD = range(6)
 SIGN = np.array([0.0, 0.0, 1.0, -1.0, 1.0, -1.0])  # s of these modes
@@ -143,7 +145,17 @@ def emergency_stop(
         rows_independent=True,
     )
     q0, v0 = (params["ratio"] * each(name, x) for name, x in (("angles", angles), ("rates", rates)))
-    return nsdyn.Problem("emergency_stop", SYSTEM, brakes, q0=q0, v0=v0, t_end=t_end, params=params)
+    return nsdyn.Problem(
+        "emergency_stop",
+        SYSTEM,
+        brakes,
+        q0=q0,
+        v0=v0,
+        t_end=t_end,
+        params=params,
+        coordinates=coordinates(chain.n),
+        shape=shape,
+    )
 
 
 def _each(name: str, value: Numbers, n: int) -> Float[Array, " n"]:

@@ -33,6 +33,7 @@ from nsdyn._types import (
 )
 from nsdyn.multibody.chain import Chain, tip
 from nsdyn.multibody.chain_dynamics import bias, height_energy, inverse_mass, mass_matrix
+from nsdyn.multibody.skeleton import chain_coordinates, chain_shape
 
 
 def mass(q: Configuration, p: Params) -> Matrix:
@@ -60,6 +61,16 @@ def potential(q: Configuration, p: Params) -> Scalar:
 def tip_position(q: Configuration, p: Params) -> Float[Array, " 3"]:
     """The position in the world of the point p["tip"] of the last link."""
     return tip(p["chain"], q / p["ratio"], p["tip"])
+
+
+def shape(q: Configuration, p: Params) -> tuple[Float[Array, "points 3"]]:
+    """Base, joints and tip as one line, shape (n + 2, 3)."""
+    (line,) = chain_shape(q / p["ratio"], p)
+    return (jnp.concatenate([jnp.zeros((1, 3)), line]),)
+
+
+def coordinates(n: int) -> tuple[str, ...]:
+    return chain_coordinates([f"motor {i + 1}" for i in range(n)])
 
 
 SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential, solve=solve)

@@ -15,11 +15,15 @@ All parameters are assumed; m and J do not matter.
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 import nsdyn
 from nsdyn._types import AnyTime, Configuration, Matrix, Number, Params, Scalar, Velocity
 
+ABOUT = nsdyn.About(tags=("smooth", "nonholonomic"), source="Bloch")
+
 PULL, TURN, END = 9.81 * 0.5, 2.0, 3.0
+LENGTH = 0.4  # of the blade, for drawing
 
 
 def exact(t: np.ndarray, pull: Number = PULL, w: Number = TURN) -> tuple[np.ndarray, np.ndarray]:
@@ -32,7 +36,17 @@ def exact(t: np.ndarray, pull: Number = PULL, w: Number = TURN) -> tuple[np.ndar
 
 _end = exact(np.array(END))
 REFERENCE = nsdyn.Reference(
-    q=tuple(_end[0].tolist()), v=tuple(_end[1].tolist()), source="closed form", tolerance=1e-9
+    q=tuple(_end[0].tolist()),
+    v=tuple(_end[1].tolist()),
+    source="closed form",
+    tolerance=1e-9,
+    agrees=(
+        nsdyn.Agreement("EventDriven(RK4())", 1000, 1e-10),
+        nsdyn.Agreement("EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))", 50, 1e-11),
+        nsdyn.Agreement("NSGA()", 4000, 1e-06),
+        nsdyn.Agreement("GeneralizedAlpha(index=2)", 4000, 1e-06),
+        nsdyn.Agreement("GeneralizedAlpha(index=3)", 4000, 1e-06),
+    ),
 )
 
 
@@ -52,6 +66,12 @@ def sideways(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Scalar:
     return v[0] * jnp.sin(q[2]) - v[1] * jnp.cos(q[2])  # (2)
 
 
+def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
+    """The blade, and its point of contact."""
+    half = LENGTH / 2 * jnp.stack([jnp.cos(q[2]), jnp.sin(q[2])])
+    return (jnp.stack([q[:2] - half, q[:2] + half]), q[None, :2])
+
+
 SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential)
 BLADE = nsdyn.Nonholonomic(sideways)
 
@@ -63,5 +83,13 @@ def knife_edge(
     params = {n: jnp.asarray(x, float) for n, x in {"m": m, "J": J, "pull": pull}.items()}
     v0 = jnp.stack([jnp.zeros(()), jnp.zeros(()), jnp.asarray(w, float)])
     return nsdyn.Problem(
-        "knife_edge", SYSTEM, BLADE, q0=jnp.zeros(3), v0=v0, t_end=t_end, params=params
+        "knife_edge",
+        SYSTEM,
+        BLADE,
+        q0=jnp.zeros(3),
+        v0=v0,
+        t_end=t_end,
+        params=params,
+        coordinates=("x [m]", "y [m]", "phi [rad]"),
+        shape=shape,
     )

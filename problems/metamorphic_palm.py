@@ -60,10 +60,13 @@ from nsdyn._types import (
 )
 from nsdyn.errors import unknown
 
+ABOUT = nsdyn.About(tags=("loops", "locking"), source="Dai and Wei; Mueller")
+
 ARCS = np.deg2rad([70.0, 40.0, 68.0, 112.0, 70.0])
 DRIVES = np.deg2rad([40.0, -60.0])  # drives at the exchange, and at the start of "lock"
 REST = np.deg2rad([122.4, 20.2])  # approximate th_3 and th_4 there
 MOVING = 4
+POINTS = 12  # of an arc that is drawn
 ITERATIONS = 12  # of Newton's method, from errors of 0.02 rad (exchange: 0.4 rad) to round-off
 
 
@@ -201,7 +204,15 @@ def metamorphic_palm(
     params = {name: jnp.asarray(value, float) for name, value in values.items()}
     q0, v0, params["th3"] = _start(params, jnp.asarray(rates, float), back, event == "exchange")
     return nsdyn.Problem(
-        "metamorphic_palm", SYSTEM, EVENTS[event], q0=q0, v0=v0, t_end=t_end, params=params
+        "metamorphic_palm",
+        SYSTEM,
+        EVENTS[event],
+        q0=q0,
+        v0=v0,
+        t_end=t_end,
+        params=params,
+        coordinates=("th_1 [rad]", "th_2 [rad]", "th_3 [rad]", "th_4 [rad]"),
+        shape=shape,
     )
 
 
@@ -217,12 +228,11 @@ def _start(
     return q, carried(q, rates, p), place[2]
 
 
-def outline(q: Configuration, p: Params, points: int = 12) -> Float[Array, "all_points 3"]:
-    """The arcs of all five links as one line on the unit sphere, shape (5 points, 3), for
-    drawing."""
-    arc = lambda s: jnp.stack([jnp.zeros(points), jnp.sin(s), jnp.cos(s)], axis=-1)
+def shape(q: Configuration, p: Params) -> tuple[Float[Array, "points 3"], ...]:
+    """The arcs of the five links on the unit sphere."""
+    arc = lambda s: jnp.stack([jnp.zeros(POINTS), jnp.sin(s), jnp.cos(s)], axis=-1)
     left = (
-        p["arcs"][:, None] * jnp.linspace(1.0, 0.0, points)[None]
+        p["arcs"][:, None] * jnp.linspace(1.0, 0.0, POINTS)[None]
     )  # of each arc, seen from its far end
     links = [arc(s) @ R.T for s, R in zip(left, frames(q, p)[1:], strict=False)]
-    return jnp.concatenate([*links, arc(left[-1])])
+    return (*links, arc(left[-1]))

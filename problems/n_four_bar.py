@@ -29,6 +29,35 @@ import numpy as np
 import nsdyn
 from nsdyn.errors import ProblemError
 
+ABOUT = nsdyn.About(tags=("smooth", "loops", "singular"), source="IFToMM A02")
+
+REFERENCE = nsdyn.Reference(
+    q=(
+        0.3284581115361,
+        0.9445185381802,
+        1.3284581115361,
+        0.9445185381802,
+        2.3284581115361,
+        0.9445185381802,
+    ),
+    v=(
+        1.4230514701964,
+        -0.4948688454754,
+        1.4230514701964,
+        -0.4948688454754,
+        1.4230514701964,
+        -0.4948688454754,
+    ),
+    source="own: the pendulum (4) by DOP853 of scipy, rtol 1e-13",
+    tolerance=1e-6,
+    agrees=(
+        nsdyn.Agreement("EventDriven(RK4())", 4000, 1e-6),
+        nsdyn.Agreement("EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))", 50, 1e-8),
+        nsdyn.Agreement("NSGA()", 16000, 1e-4),
+        nsdyn.Agreement("GeneralizedAlpha(index=2)", 16000, 1e-4),
+    ),
+)
+
 
 def _tops(q):
     return q.reshape(-1, 2)
@@ -78,6 +107,13 @@ def rods(q, t, p):
     return 0.5 * (jnp.sum(ends**2, axis=1) - p["L"] ** 2)  # (2)
 
 
+def shape(q, p):
+    """The standing rods, and the line of the tops."""
+    B = _tops(q)
+    standing = jnp.stack([_feet(q, p), B], axis=1)
+    return (*standing, B)
+
+
 SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential, solve=solve)
 RODS = nsdyn.Fixed(rods)
 
@@ -106,4 +142,14 @@ def n_four_bar(windows=2, m=1.0, L=1.0, g=9.81, v0=1.0, t_end=10.0) -> nsdyn.Pro
     q = jnp.zeros(2 * windows + 2)
     q0 = (_feet(q, params) + params["L"] * jnp.array([[0.0, 1.0]])).ravel()
     v0 = jnp.tile(jnp.stack([jnp.asarray(v0, float), jnp.zeros(())]), windows + 1)
-    return nsdyn.Problem("n_four_bar", SYSTEM, RODS, q0=q0, v0=v0, t_end=t_end, params=params)
+    return nsdyn.Problem(
+        "n_four_bar",
+        SYSTEM,
+        RODS,
+        q0=q0,
+        v0=v0,
+        t_end=t_end,
+        params=params,
+        coordinates=[f"{axis}_{i} [m]" for i in range(windows + 1) for axis in "xy"],
+        shape=shape,
+    )

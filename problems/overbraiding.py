@@ -62,6 +62,8 @@ from nsdyn._types import (
 )
 from nsdyn.errors import unknown
 
+ABOUT = nsdyn.About(tags=("switching", "many modes"), source="Patil and Bruls")
+
 SIZE = 3  # coordinates of a carrier
 
 
@@ -206,7 +208,27 @@ def overbraiding(
     params |= {"centre": params["r"] * params["centre"], "way": jnp.asarray(way)}
     q0, v0 = _start(params, jnp.asarray(gear), drive == "common")
     rows = nsdyn.Transitions(rows=DRIVES[drive], guards=exits, after=handed_over, mode0=gear)
-    return nsdyn.Problem("overbraiding", SYSTEM, rows, q0=q0, v0=v0, t_end=t_end, params=params)
+    each = [f"{name}_{i}" for i in range(len(where)) for name in ("x", "y", "phi")]
+    units = ["m", "m", "rad"] * len(where)
+    names = [f"{name} [{unit}]" for name, unit in zip(each, units, strict=True)]
+    return nsdyn.Problem(
+        "overbraiding",
+        SYSTEM,
+        rows,
+        q0=q0,
+        v0=v0,
+        t_end=t_end,
+        params=params,
+        coordinates=["alpha [rad]", *names] if drive == "common" else names,
+        shape=shape,
+    )
+
+
+def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
+    """The paths of the carriers on all gears, and the carriers."""
+    angle = jnp.linspace(0.0, 2 * jnp.pi, 49)
+    circles = p["centre"][:, None] + p["r"] * _unit(angle)[None]
+    return (*circles, *(x[None, :2] for x in _parts(q)))
 
 
 def _start(p: Params, gear: AnyMode, driven: bool) -> tuple[Configuration, Velocity]:

@@ -54,6 +54,8 @@ from nsdyn._types import (
     Velocity,
 )
 
+ABOUT = nsdyn.About(tags=("contact", "loops", "planar"), source="Font-Llagunes and Kovecses")
+
 TABLE_1 = {
     "l1": 0.1449,
     "l2": 0.1984,
@@ -151,6 +153,18 @@ def tangent(q: Configuration, t: AnyTime, p: Params) -> Float[Array, "1 n"]:
     return jax.jacfwd(tip)(q, p)[:1]
 
 
+def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
+    """Both arms, from motor to tip, and the wall."""
+    angles = all_angles(q, p) if q.shape[0] == 2 else q
+    lines = []
+    for side, near, far in ((1.0, *angles[:2]), (-1.0, *angles[2:])):
+        motor = side * p["l5"] / 2 * unit(0.0)
+        elbow = motor + p["l1"] * unit(near)
+        lines.append(jnp.stack([motor, elbow, elbow + p["l2"] * unit(far)]))
+    wall = jnp.stack([p["l2"] * jnp.array([-1.0, 1.0]), p["wall"] * jnp.ones(2)], axis=1)
+    return (*lines, wall)
+
+
 MINIMAL = nsdyn.System(mass=mass, force=force)
 LINKS = nsdyn.System(mass=mass_of_links, force=force_of_links)
 LOOP, CONTACT = nsdyn.Fixed(loop), nsdyn.Contact(gap)
@@ -172,7 +186,18 @@ def pantograph(
     q0, system = (angles, LINKS) if closed_loop else (angles[jnp.array([0, 2])], MINIMAL)
     constraint = (LOOP, CONTACT) if closed_loop else CONTACT
     v0 = moving(q0, motion, params)
-    return nsdyn.Problem("pantograph", system, constraint, q0=q0, v0=v0, t_end=t_end, params=params)
+    names = ("q_1 [rad]", "q_2 [rad]", "q_3 [rad]", "q_4 [rad]")
+    return nsdyn.Problem(
+        "pantograph",
+        system,
+        constraint,
+        q0=q0,
+        v0=v0,
+        t_end=t_end,
+        params=params,
+        coordinates=names if closed_loop else names[::2],
+        shape=shape,
+    )
 
 
 def reached(point: Numbers, p: Params) -> Float[Array, " 4"]:

@@ -28,6 +28,8 @@ import jax.numpy as jnp
 import nsdyn
 from nsdyn.errors import ProblemError
 
+ABOUT = nsdyn.About(tags=("smooth", "loops", "singular"), source="own")
+
 
 def _up(angle):
     return jnp.stack([jnp.sin(angle), jnp.cos(angle)])
@@ -59,6 +61,15 @@ def loop(q, t, p):
     return ends + p["D"] * (_along(beta) - jnp.array([1.0, 0.0]))  # (1)
 
 
+def shape(q, p):
+    """Crank, coupler and crank as one line, and the ground between them."""
+    alpha, beta, gamma = jnp.cumsum(q)
+    first = p["L"] * _up(alpha)
+    second = first + p["D"] * _along(beta)
+    line = jnp.stack([jnp.zeros(2), first, second, second - p["L"] * _up(gamma)])
+    return (line, p["D"] * jnp.array([[0.0, 0.0], [1.0, 0.0]]))
+
+
 SYSTEM = nsdyn.System.from_lagrangian(kinetic, potential)
 LOOP = nsdyn.Fixed(loop)
 
@@ -80,5 +91,13 @@ def parallelogram(m=1.0, L=1.0, D=2.0, g=9.81, rate=1.0, t_end=10.0) -> nsdyn.Pr
     }
     v0 = rate * jnp.array([1.0, -1.0, 1.0])
     return nsdyn.Problem(
-        "parallelogram", SYSTEM, LOOP, q0=jnp.zeros(3), v0=v0, t_end=t_end, params=params
+        "parallelogram",
+        SYSTEM,
+        LOOP,
+        q0=jnp.zeros(3),
+        v0=v0,
+        t_end=t_end,
+        params=params,
+        coordinates=("q_1 [rad]", "q_2 [rad]", "q_3 [rad]"),
+        shape=shape,
     )

@@ -8,6 +8,7 @@ All parameters are assumed. The particle starts at (L, 0) with the velocity (0, 
 """
 
 import jax.numpy as jnp
+from jaxtyping import Array
 
 import nsdyn
 from nsdyn._types import (
@@ -19,6 +20,8 @@ from nsdyn._types import (
     Scalar,
     Velocity,
 )
+
+ABOUT = nsdyn.About(tags=("smooth", "planar"), source="own")
 
 
 def mass(q: Configuration, p: Params) -> Matrix:
@@ -36,6 +39,10 @@ def potential(q: Configuration, p: Params) -> Scalar:
 
 def rod(q: Configuration, t: AnyTime, p: Params) -> Scalar:
     return 0.5 * (q[0] ** 2 + q[1] ** 2 - p["L"] ** 2)
+
+
+def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
+    return (jnp.stack([jnp.zeros(2), q]), q[None])
 
 
 SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential)
@@ -57,4 +64,14 @@ def pendulum(
     }
     q0 = jnp.stack([L, 0.0])
     v0 = jnp.stack([0.0, v0])
-    return nsdyn.Problem("pendulum", SYSTEM, ROD, q0=q0, v0=v0, t_end=t_end, params=params)
+    return nsdyn.Problem(
+        "pendulum",
+        SYSTEM,
+        ROD,
+        q0=q0,
+        v0=v0,
+        t_end=t_end,
+        params=params,
+        coordinates=("x [m]", "y [m]"),
+        shape=shape,
+    )

@@ -24,6 +24,7 @@ The slides give no numbers: all parameters are assumed.
 """
 
 import jax.numpy as jnp
+from jaxtyping import Array
 
 import nsdyn
 from nsdyn._types import (
@@ -36,6 +37,8 @@ from nsdyn._types import (
     Velocity,
 )
 from nsdyn.errors import unknown
+
+ABOUT = nsdyn.About(tags=("switching", "planar"), source="Patil and Bruls")
 
 
 def mass(q: Configuration, p: Params) -> Matrix:
@@ -65,6 +68,19 @@ def past_corner(q: Configuration, p: Params) -> Scalar:
 
 def above_bisector(q: Configuration, p: Params) -> Scalar:
     return q[1] - 0.5 * p["a"] * (q[0] - p["l"])
+
+
+def on_ramp(q: Configuration, p: Params) -> tuple[Array, ...]:
+    """The ramp, one length l before the corner and two behind it, and the particle."""
+    x = p["l"] * jnp.array([0.0, 1.0, 3.0])
+    return (jnp.stack([x, p["a"] * jnp.maximum(x - p["l"], 0.0)], axis=1), q[None])
+
+
+def in_wedge(q: Configuration, p: Params) -> tuple[Array, ...]:
+    """Both lines of the wedge, one length l behind the corner, and the particle."""
+    x = p["l"] * jnp.array([2.0, 1.0, 2.0])
+    rise = p["a"] * p["l"] * jnp.array([0.0, 0.0, 1.0])
+    return (jnp.stack([x, rise], axis=1), q[None])
 
 
 SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential)
@@ -102,5 +118,13 @@ def point_on_track(
     q0 = jnp.stack([x0, rise * (x0 - params["l"])])
     v0 = jnp.stack([ahead, ahead * rise])
     return nsdyn.Problem(
-        "point_on_track", SYSTEM, SHAPES[shape], q0=q0, v0=v0, t_end=t_end, params=params
+        "point_on_track",
+        SYSTEM,
+        SHAPES[shape],
+        q0=q0,
+        v0=v0,
+        t_end=t_end,
+        params=params,
+        coordinates=("x [m]", "y [m]"),
+        shape=on_ramp if shape == "ramp" else in_wedge,
     )

@@ -5,6 +5,7 @@ file.py:name            a function, or a Problem, in a Python file; :name may be
                         file has only one
 package:name            the same in an installed package, see `nsdyn._named`
 robot.urdf              a robot, read by `from_urdf`
+model.xml               a mechanism in MuJoCo's format, read by `from_mjcf`
 """
 
 import functools
@@ -14,42 +15,51 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from nsdyn import _named
 from nsdyn._user_file import defined_at, faults_in, folder_of
 from nsdyn.errors import FileError, ProblemError, unknown
 from nsdyn.problem import Problem
-from nsdyn.reference import Reference
+from nsdyn.reference import About, Reference
 
 BUILT_IN = (
     "andrews",
+    "bouncing_ball",
     "bricard",
     "car_axis",
     "compass_walker",
     "emergency_stop",
+    "flyball_governor",
     "knife_edge",
     "metamorphic_palm",
     "n_four_bar",
+    "newtons_cradle",
     "overbraiding",
     "pantograph",
     "parallelogram",
     "pendulum",
     "point_on_track",
     "rimless_wheel",
+    "rocking_block",
     "rx130l",
     "segmented_track",
     "serial_chain",
+    "simple_pendulum",
     "simplest_walker",
+    "slider_crank",
     "three_r_pendulum",
     "two_link_impact",
     "wheel_over_pothole",
 )
-MODULES = {name: name for name in BUILT_IN} | {"from_urdf": "urdf"}  # where each function lies
+MODULES = {name: name for name in BUILT_IN} | {
+    "from_mjcf": "mjcf",
+    "from_urdf": "urdf",
+}  # where each function lies
+READERS = {".urdf": "from_urdf", ".xml": "from_mjcf", ".mjcf": "from_mjcf"}
 REFUSED = {
-    ".xml": "MJCF files cannot be read yet; write the robot as URDF",
-    ".mjcf": "MJCF files cannot be read yet; write the robot as URDF",
-    ".sdf": "SDF files cannot be read; write the robot as URDF",
+    ".sdf": "SDF files cannot be read; write the robot as URDF or MJCF",
     ".xacro": "expand it first: xacro robot.urdf.xacro > robot.urdf",
 }
 
@@ -92,8 +102,8 @@ def function(text: str) -> Callable | Problem:
     suffix = Path(text).suffix.lower()
     if suffix in REFUSED:
         raise FileError(f"{text}: {REFUSED[suffix]}")
-    if suffix == ".urdf":
-        return functools.partial(built_in("from_urdf"), text)
+    if suffix in READERS:
+        return functools.partial(built_in(READERS[suffix]), text)
     if ":" in text or suffix == ".py":
         found = _named.find("problems", text, _makes_problem)
         if callable(found) or isinstance(found, Problem):
@@ -141,9 +151,16 @@ def _makes_problem(thing: Any) -> bool:
 
 def reference(text: str) -> Reference | None:
     """`REFERENCE` in the file of a problem, if it has one."""
-    make = function(text)
-    module = sys.modules.get(getattr(make, "__module__", ""))
-    return getattr(module, "REFERENCE", None)
+    return getattr(_module(text), "REFERENCE", None)
+
+
+def about(text: str) -> About:
+    """`ABOUT` in the file of a problem."""
+    return getattr(_module(text), "ABOUT", About())
+
+
+def _module(text: str) -> ModuleType | None:
+    return sys.modules.get(getattr(function(text), "__module__", ""))
 
 
 def summary(text: str) -> str:

@@ -30,6 +30,7 @@ and rocks until its impacts accumulate.
 Eight spokes, m = L = 1, I = 0 and the slope are common in the literature; the start is assumed.
 """
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -50,6 +51,8 @@ from nsdyn._types import (
     Scalar,
     Velocity,
 )
+
+ABOUT = nsdyn.About(tags=("walking", "impact", "planar"), source="McGeer")
 
 # The mode of spoke 0: modes must not be negative, and a wheel may first roll up the slope
 FIRST = 100
@@ -135,15 +138,28 @@ def rimless_wheel(
     v0 = omega0 * jnp.stack([L * jnp.cos(theta), -L * jnp.sin(theta), jnp.ones(())])
     n = 2 if not isinstance(I, jax.core.Tracer) and I == 0 else 3
     return nsdyn.Problem(
-        "rimless_wheel", SYSTEM, FEET, q0=q0[:n], v0=v0[:n], t_end=t_end, params=params
+        "rimless_wheel",
+        SYSTEM,
+        FEET,
+        q0=q0[:n],
+        v0=v0[:n],
+        t_end=t_end,
+        params=params,
+        coordinates=("x [m]", "y [m]", "phi [rad]")[:n],
+        shape=Spokes(spokes),
     )
 
 
-def outline(
-    q: Configuration, p: Params, mode: AnyMode, spokes: int = 8
-) -> Float[Array, "points 2"]:
-    """Hub and feet as one line, there and back, shape (2 spokes, 2), for drawing."""
-    _, x = ahead(q, p, mode)
-    angle = jnp.arctan2(x, q[1]) + 2 * p["alpha"] * jnp.arange(spokes)
-    feet = q[:2][None] - p["L"] * jnp.stack([jnp.sin(angle), jnp.cos(angle)], axis=-1)
-    return jnp.stack([jnp.broadcast_to(q[:2], feet.shape), feet], axis=1).reshape(2 * spokes, 2)
+class Spokes(eqx.Module):
+    """Hub and feet as one line, there and back. The wheel stands on the foot that is nearest to
+    the hub."""
+
+    count: int = eqx.field(static=True)
+
+    def __call__(self, q: Configuration, p: Params) -> tuple[Float[Array, "points 2"]]:
+        k = jnp.round(q[0] / (2 * half_step(p)))  # (2)
+        _, x = ahead(q, p, FIRST + k)
+        angle = jnp.arctan2(x, q[1]) + 2 * p["alpha"] * jnp.arange(self.count)
+        feet = q[:2][None] - p["L"] * jnp.stack([jnp.sin(angle), jnp.cos(angle)], axis=-1)
+        hub = jnp.broadcast_to(q[:2], feet.shape)
+        return (jnp.stack([hub, feet], axis=1).reshape(2 * self.count, 2),)

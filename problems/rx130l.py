@@ -27,7 +27,9 @@ from jaxtyping import Array, Float
 import nsdyn
 from nsdyn._types import Number, Numbers, Params
 from nsdyn.multibody.chain import Chain
-from nsdyn.problems.geared_chain import SYSTEM, parameters
+from nsdyn.problems.geared_chain import SYSTEM, coordinates, parameters, shape
+
+ABOUT = nsdyn.About(tags=("robot", "locking"), source="Mueller")
 
 RATIO = 100.0
 LOCK_TIMES = (0.05, 0.10, 0.15)
@@ -110,4 +112,14 @@ def rx130l(
     params = parameters(robot(g), RATIO, TIP, compensation) | {"locks": np.asarray(locks, float)}
     q0 = RATIO * np.asarray(angles, float)
     v0 = RATIO * np.asarray(rates, float)
-    return nsdyn.Problem("rx130l", SYSTEM, LOCKS, q0=q0, v0=v0, t_end=t_end, params=params)
+    return nsdyn.Problem(
+        "rx130l",
+        SYSTEM,
+        LOCKS,
+        q0=q0,
+        v0=v0,
+        t_end=t_end,
+        params=params,
+        coordinates=coordinates(len(q0)),
+        shape=shape,
+    )

@@ -20,6 +20,7 @@ rest and returns.
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 import nsdyn
 from nsdyn._types import (
@@ -37,6 +38,8 @@ from nsdyn._types import (
     Velocity,
 )
 from nsdyn.problems.point_on_track import SYSTEM
+
+ABOUT = nsdyn.About(tags=("switching", "many modes"), source="own")
 
 BOWL = np.linspace(-0.9, 0.9, 10)
 
@@ -67,6 +70,11 @@ def neighbour(
     fired: GuardMask, q: Configuration, v: Velocity, t: AnyTime, p: Params, segment: AnyMode
 ) -> Mode:
     return jnp.where(fired[(segment + 1) % 2], segment + 1, segment - 1)
+
+
+def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
+    """The polygon, and the particle."""
+    return (jnp.stack([p["x"], p["y"]], axis=1), q[None])
 
 
 def segmented_track(
@@ -104,5 +112,13 @@ def segmented_track(
     polygon = nsdyn.Transitions(rows=line, guards=ends, after=neighbour, mode0=segment)
     v0 = jnp.stack([ahead, ahead * rise])
     return nsdyn.Problem(
-        "segmented_track", SYSTEM, polygon, q0=q0, v0=v0, t_end=t_end, params=params
+        "segmented_track",
+        SYSTEM,
+        polygon,
+        q0=q0,
+        v0=v0,
+        t_end=t_end,
+        params=params,
+        coordinates=("x [m]", "y [m]"),
+        shape=shape,
     )

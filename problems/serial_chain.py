@@ -21,6 +21,9 @@ from nsdyn._types import AnyTime, Configuration, Number, Numbers, Params, Rows
 from nsdyn.errors import ProblemError
 from nsdyn.multibody.chain import Chain, tip
 from nsdyn.multibody.chain_dynamics import chain_system
+from nsdyn.multibody.skeleton import chain_coordinates, chain_shape
+
+ABOUT = nsdyn.About(tags=("chain", "contact", "locking"), source="own")
 
 GRAVITY = 9.81
 
@@ -97,5 +100,13 @@ def serial_chain(
     v0 = jnp.zeros(n) if v0 is None else v0
     parts = constraints(None if offset is None else rest_speed, tuple(joint for _, joint in locks))
     return nsdyn.Problem(
-        "serial_chain", chain_system(n), parts, q0=q0, v0=v0, t_end=t_end, params=params
+        "serial_chain",
+        chain_system(n),
+        parts,
+        q0=q0,
+        v0=v0,
+        t_end=t_end,
+        params=params,
+        coordinates=chain_coordinates([f"q_{i + 1}" for i in range(n)]),
+        shape=chain_shape,
     )

@@ -23,7 +23,11 @@ import jax.numpy as jnp
 
 import nsdyn
 from nsdyn._types import Number, Numbers, Scalar
-from nsdyn.problems.compass_walker import FEET, SYSTEM, after_strike
+from nsdyn.problems.compass_walker import FEET, NAMES, SYSTEM, after_strike, shape
+
+ABOUT = nsdyn.About(
+    tags=("walking", "impact", "planar"), source="Garcia, Chatterjee, Ruina, Coleman"
+)
 
 
 def gait_of(theta: Number, rate: Number) -> tuple[Number, Number, Scalar]:
@@ -47,4 +51,14 @@ def simplest_walker(
     params = {name: jnp.asarray(value, float) for name, value in values.items()}
     start = gait_of(0.2003, -0.1998 * jnp.sqrt(g / l)) if gait is None else gait
     q0, v0 = after_strike([jnp.asarray(x, float) for x in start], params)
-    return nsdyn.Problem("simplest_walker", SYSTEM, FEET, q0=q0, v0=v0, t_end=t_end, params=params)
+    return nsdyn.Problem(
+        "simplest_walker",
+        SYSTEM,
+        FEET,
+        q0=q0,
+        v0=v0,
+        t_end=t_end,
+        params=params,
+        coordinates=NAMES,
+        shape=shape,
+    )

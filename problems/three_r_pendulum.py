@@ -20,7 +20,6 @@ from jaxtyping import Array, Float
 
 import nsdyn
 from nsdyn._types import (
-    AnyArray,
     AnyTime,
     Configuration,
     Matrix,
@@ -29,6 +28,8 @@ from nsdyn._types import (
     Scalar,
     Velocity,
 )
+
+ABOUT = nsdyn.About(tags=("locking", "planar"), source="Mueller")
 
 LENGTH = 1.0
 MASS = 108.0
@@ -106,13 +107,20 @@ def three_r_pendulum(
         "locks": jnp.asarray(locks, float),
     }
     return nsdyn.Problem(
-        "three_r_pendulum", SYSTEM, LOCKS, q0=q0, v0=v0, t_end=t_end, params=params
+        "three_r_pendulum",
+        SYSTEM,
+        LOCKS,
+        q0=q0,
+        v0=v0,
+        t_end=t_end,
+        params=params,
+        coordinates=("q_1 [rad]", "q_2 [rad]", "q_3 [rad]"),
+        shape=shape,
     )
 
 
-def joints(q: AnyArray, p: Params) -> Float[Array, "*batch 4 2"]:
-    """Positions of the four joint points (base to tip), shape (..., 4, 2), for drawing."""
-    angles = jnp.cumsum(jnp.asarray(q), axis=-1)
+def shape(q: Configuration, p: Params) -> tuple[Float[Array, "4 2"]]:
+    """The four joint points, from base to tip, as one line."""
+    angles = jnp.cumsum(jnp.asarray(q))
     links = p["L"] * jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=-1)
-    base = jnp.zeros((*links.shape[:-2], 1, 2))
-    return jnp.concatenate([base, jnp.cumsum(links, axis=-2)], axis=-2)
+    return (jnp.concatenate([jnp.zeros((1, 2)), jnp.cumsum(links, axis=0)]),)

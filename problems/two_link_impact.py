@@ -16,12 +16,24 @@ holds with the law `Restitution(e)`. The row of the gap is -n, so the impulse of
 """
 
 import jax.numpy as jnp
+from jaxtyping import Array
 
 import nsdyn
-from nsdyn._types import Number, Numbers
+from nsdyn._types import Configuration, Number, Numbers, Params
 from nsdyn.multibody.chain import Chain
 from nsdyn.multibody.chain_dynamics import chain_system
+from nsdyn.multibody.skeleton import chain_shape
 from nsdyn.problems.serial_chain import gap
+
+ABOUT = nsdyn.About(tags=("contact", "chain"), source="Alexiou")
+
+
+def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
+    """Both links, in the plane in which they move, and the wall."""
+    links = chain_shape(q, p)[0][:, :2]
+    reach = 2 * p["tip"][0]
+    wall = jnp.stack([reach * jnp.array([0.8, 1.2]), jnp.zeros(2)], axis=1)
+    return (links, wall)
 
 
 def two_link_impact(
@@ -51,4 +63,6 @@ def two_link_impact(
         v0=w,
         t_end=t_end,
         params=params,
+        coordinates=("q_1 [rad]", "q_2 [rad]"),
+        shape=shape,
     )

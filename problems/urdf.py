@@ -34,6 +34,7 @@ from nsdyn.constraints.scheduled import check_times
 from nsdyn.errors import ProblemError, unknown
 from nsdyn.multibody.chain import EARTH, Chain
 from nsdyn.multibody.chain_dynamics import chain_system
+from nsdyn.multibody.skeleton import chain_coordinates, chain_shape
 from nsdyn.problems.serial_chain import constraints
 from nsdyn.problems.urdf_file import (
     REFUSED,
@@ -138,6 +139,8 @@ def from_urdf(
         v0=v0,
         t_end=t_end,
         params=params,
+        coordinates=chain_coordinates(robot.joints, robot.slides.tolist()),
+        shape=chain_shape,
     )
 
 

@@ -19,9 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import nsdyn
+from nsdyn._coordinates import name_of
 from nsdyn._types import Numbers
 from nsdyn.errors import ProblemError
 from nsdyn.multibody.closures import Couple, Together
+from nsdyn.multibody.skeleton import TreeShape, tree_coordinates
 from nsdyn.multibody.tree import Tree, neutral
 from nsdyn.multibody.tree_dynamics import tree_system
 from nsdyn.problems.serial_chain import constraints
@@ -116,10 +118,7 @@ class Robot(NamedTuple):
     @property
     def coordinates(self) -> tuple[str, ...]:
         """A name for each coordinate: that of the joint, and the parts of the base."""
-        base = (*"xyz", "w", "i", "j", "k")
-        each = zip(self.tree.names, self.tree.kinds, strict=True)
-        named = [[f"{n}.{x}" for x in base] if kind == "free" else [n] for n, kind in each]
-        return tuple(name for names in named for name in names)
+        return tuple(name_of(text) for text in tree_coordinates(self.tree))
 
 
 def robot(links: Links, base: str, floating: bool, gravity: Numbers) -> Robot:
@@ -200,4 +199,6 @@ def problem(
         v0=jnp.zeros(robot.tree.nv) if v0 is None else v0,
         t_end=t_end,
         params=params,
+        coordinates=tree_coordinates(robot.tree),
+        shape=TreeShape(),
     )

@@ -43,6 +43,8 @@ from nsdyn._types import (
     Velocity,
 )
 
+ABOUT = nsdyn.About(tags=("switching", "planar"), source="Patil and Bruls")
+
 
 def mass(q: Configuration, p: Params) -> Matrix:
     return jnp.diag(jnp.stack([p["m"], p["m"], p["I"]]))
@@ -132,15 +134,24 @@ def wheel_over_pothole(
     q0 = jnp.stack([0.0, R, 0.0])
     v0 = jnp.stack([v0, 0.0, v0 / R])
     return nsdyn.Problem(
-        "wheel_over_pothole", SYSTEM, POTHOLE, q0=q0, v0=v0, t_end=t_end, params=params
+        "wheel_over_pothole",
+        SYSTEM,
+        POTHOLE,
+        q0=q0,
+        v0=v0,
+        t_end=t_end,
+        params=params,
+        coordinates=("x [m]", "y [m]", "phi [rad]"),
+        shape=shape,
     )
 
 
-def outline(q: Configuration, p: Params, points: int = 60) -> Float[Array, "line 2"]:
-    """Rim and one spoke of the wheel as one line, shape (points + 1, 2), for drawing."""
-    angle = q[2] + jnp.linspace(0.0, 2 * jnp.pi, points)
+def shape(q: Configuration, p: Params) -> tuple[Float[Array, "points 2"], ...]:
+    """Rim and one spoke of the wheel as one line; road and hole, as far behind the hole as the
+    start is before it."""
+    angle = q[2] + jnp.linspace(0.0, 2 * jnp.pi, 60)
     rim = q[:2][None] + p["R"] * jnp.stack([jnp.sin(angle), jnp.cos(angle)], axis=-1)
-    return jnp.concatenate([q[:2][None], rim])
+    return (jnp.concatenate([q[:2][None], rim]), ground(p, 2 * p["l"] + p["lp"] + p["R"]))
 
 
 def ground(p: Params, length: Number, depth: float = 0.1) -> Float[Array, "6 2"]:

@@ -26,7 +26,7 @@ from xarray import Dataset
 
 import nsdyn
 from nsdyn import problems
-from nsdyn.problems.three_r_pendulum import joints
+from nsdyn.problems.three_r_pendulum import shape
 from nsdyn.studies.lib import archive, both_laws, style
 from nsdyn.studies.lib.both_laws import CONSISTENT, INCONSISTENT
 from nsdyn.studies.lib.limits import with_limits
@@ -62,7 +62,7 @@ def run(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Path]:
-    """Archive both runs. Data with the same settings and version are kept unless `force` is
+    """Archive both runs. Data with the same settings and code are kept unless `force` is
     given."""
     return both_laws.compute(
         folder, problems.get("three_r_pendulum"), step, ROW_INTERVAL, _variables, force
@@ -168,7 +168,7 @@ def _energy(ax: Axes, data: Dataset) -> None:
 
 def _figure_1(data: Dataset, params: dict) -> Figure:
     fig, (ax,) = style.figure((1, 1), style.COLUMN, 3.45)
-    shapes = [np.asarray(joints(q, params)) for q in (data.q.values[0], *data.q_lock.values)]
+    shapes = [np.asarray(shape(q, params)[0]) for q in (data.q.values[0], *data.q_lock.values)]
     labels = ("$t = 0$", *(f"$t_{i + 1} = {t:g}$ s" for i, t in enumerate(data.t_lock.values)))
     places = (
         ((-8, -6), "right"),

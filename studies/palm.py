@@ -5,6 +5,7 @@ and after, and the kinetic energy changes by a ratio that depends on the positio
 between the gradients, and on the metric.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from xarray import Dataset
 
 import nsdyn
 from nsdyn import integrators, laws, problems
-from nsdyn.problems.metamorphic_palm import outline
+from nsdyn.problems.metamorphic_palm import shape
 from nsdyn.studies.lib import archive, style
 from nsdyn.studies.lib.schemes import table, write
 
@@ -67,16 +68,20 @@ def run(folder: str | Path, step: float = STEP, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, step: float = STEP, force: bool = False) -> list[Path]:
-    """Archive all runs. Data with the same settings and version are kept unless `force` is
+    """Archive all runs. Data with the same settings and code are kept unless `force` is
     given."""
     folder = Path(folder) / "data"
+    files = []
     for name, (event, law, _) in CASES.items():
         problem = problems.get("metamorphic_palm", event=event)
         settings = archive.numbers_of(problem) | {"event": event, "law": name, "step": step}
-        if force or not archive.exists(folder, name, settings):
-            out = nsdyn.simulate(problem, RK4, step=step, law=law, check=False)
-            archive.write(folder, name, _variables(out), settings)
-    return [folder / f"{name}.nc" for name in CASES]
+        make = partial(_run, problem, law, step)
+        files.append(archive.update(folder, name, settings, make, force=force))
+    return files
+
+
+def _run(problem: nsdyn.Problem, law: laws.AbstractLaw, step: float) -> dict[str, tuple]:
+    return _variables(nsdyn.simulate(problem, RK4, step=step, law=law, check=False))
 
 
 def _variables(out: nsdyn.Trajectory) -> dict[str, tuple]:
@@ -124,7 +129,8 @@ def _poses(data: Dataset) -> Figure:
     t = data.t.values
     when = float(data.t_switch[0])
     poses = np.insert(data.q.values, np.searchsorted(t, when), data.q_switch.values[0], axis=0)
-    lines = np.asarray(jax.vmap(lambda q: outline(q, p))(jnp.asarray(poses))) @ VIEW.T
+    arcs = jax.vmap(lambda q: shape(q, p))(jnp.asarray(poses))
+    lines = np.concatenate(arcs, axis=1) @ VIEW.T
     rows = [*np.linspace(0, np.searchsorted(t, when), 3).astype(int), len(poses) - 1]
     times = np.insert(t, np.searchsorted(t, when), when)[rows]
     fig, axes = style.figure((1, len(rows)), style.DOUBLE, 2.1)

@@ -70,7 +70,7 @@ def run(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Path]:
-    """Archive both runs. Data with the same settings and version are kept unless `force` is
+    """Archive both runs. Data with the same settings and code are kept unless `force` is
     given."""
     return both_laws.compute(folder, problems.get("rx130l"), step, ROW_INTERVAL, _variables, force)
 
@@ -194,7 +194,7 @@ def _momenta(ax: Axes, data: Dataset) -> None:
 def _halts(runs: dict[str, Dataset]) -> Figure:
     fig, axes = style.figure((1, 2), style.DOUBLE, 3.4)
     p = problems.get("rx130l").params
-    points = lambda q: np.asarray(robot_drawing.skeleton(q, p))
+    points = lambda q: robot_drawing.skeleton(q, p)
     locked = np.isfinite(LOCKED_FROM_MODE)
     start = points(runs[CONSISTENT].q.values[0])
     limits = {SIDE: ((-0.3, 1.6), (-0.1, 1.4)), ABOVE: ((-0.3, 1.6), (-0.6, 0.9))}

@@ -23,7 +23,7 @@ from xarray import Dataset
 
 import nsdyn
 from nsdyn import problems
-from nsdyn.problems.compass_walker import LEGS, after_strike, outline
+from nsdyn.problems.compass_walker import LEGS, after_strike, shape
 from nsdyn.results.events import Events
 from nsdyn.studies.gaits import RK4, gait, stride
 from nsdyn.studies.lib import archive, style
@@ -78,7 +78,7 @@ def run(folder: str | Path, size: int = 200, force: bool = False) -> list[Path]:
 
 
 def compute(folder: str | Path, size: int = 200, force: bool = False) -> list[Path]:
-    """Archive gait and basin, of size x size states. Data with the same settings and version are
+    """Archive gait and basin, of size x size states. Data with the same settings and code are
     kept unless `force` is given."""
     folder = Path(folder) / "data"
     problem = problems.get("compass_walker")
@@ -95,11 +95,11 @@ def compute(folder: str | Path, size: int = 200, force: bool = False) -> list[Pa
         "gait": lambda: _gait(problem),
         "basin": lambda: basin(problem, archive.read(folder, "gait")[0].state.values, size),
     }
-    for name, make in made.items():
-        own = settings | ({"size": size} if name == "basin" else {})
-        if force or not archive.exists(folder, name, own):
-            archive.write(folder, name, make(), own)
-    return [folder / f"{name}.nc" for name in made]
+    files = [archive.update(folder, "gait", settings, made["gait"], force=force)]
+    own = settings | {"size": size}
+    after = ("gait",)
+    files.append(archive.update(folder, "basin", own, made["basin"], after=after, force=force))
+    return files
 
 
 def _gait(problem: nsdyn.Problem) -> dict[str, tuple]:
@@ -230,7 +230,7 @@ def _strides(found: Dataset, modulus: float) -> Figure:
     p = problems.get("compass_walker").params
     one = np.flatnonzero(found.t.values <= float(found.period))
     for k in one[:: max(1, len(one) // 9)]:
-        foot, hip, other = np.asarray(outline(jnp.asarray(found.q.values[k]), p))
+        foot, hip, other = np.asarray(shape(jnp.asarray(found.q.values[k]), p)[0])
         left.plot(*np.stack([hip, other]).T, color=style.ORANGE, linestyle="-", linewidth=0.8)
         left.plot(*np.stack([foot, hip]).T, color=style.BLUE, linestyle="-", linewidth=1.0)
         left.plot(*hip, "o", color="black", markersize=2.5)

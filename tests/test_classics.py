@@ -1,36 +1,54 @@
 """Classic problems against what others found: published end states and closed forms."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
 import nsdyn
-from nsdyn import problems
+from nsdyn import integrators, laws, problems
 from nsdyn.integrators import NSGA, RK4, DormandPrince, EventDriven, GeneralizedAlpha
 from nsdyn.mechanics.formulations import lagrange
+from nsdyn.problems.bouncing_ball import impacts
 from nsdyn.problems.knife_edge import exact
+from nsdyn.problems.simple_pendulum import exact as swing
 
 CLASSICS = ("andrews", "car_axis", "knife_edge")
-FINE = EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))
 SECOND_ORDER = (NSGA(), GeneralizedAlpha(index=2), GeneralizedAlpha(index=3))
+FINE = EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))
+KNOWN = [name for name in problems.names() if problems.reference(name) is not None]
+QUICK = ("bouncing_ball", "knife_edge", "flyball_governor")  # those that compile quickly
 
 
-def error(name: str, integrator, steps: int) -> float:
-    problem = problems.get(name)
-    options = {"step": problem.t_end / steps, "save_every": steps}
-    run = nsdyn.simulate(problem, integrator, **options, check=False)
-    return problems.reference(name).error(run.q[-1], run.v[-1])
+def stored() -> Iterator:
+    """Every run that a problem says to agree with its reference. All with RK4 and a few others are
+    quick."""
+    for name in KNOWN:
+        for row in problems.reference(name).agrees:
+            quick = "RK4" in row.integrator or (name in QUICK and row.integrator == "NSGA()")
+            marks = () if quick else (pytest.mark.slow,)
+            yield pytest.param(name, row, id=f"{name}-{row.integrator}", marks=marks)
 
 
-@pytest.mark.parametrize("name", CLASSICS)
-def test_error_control_meets_the_reference(name):
-    assert error(name, FINE, 50) <= problems.reference(name).tolerance
+@pytest.mark.parametrize(("name", "row"), list(stored()))
+def test_runs_agree_with_the_reference(name, row):
+    problem, known = problems.get(name), problems.reference(name)
+    integrator = eval(row.integrator, vars(integrators))
+    law = eval(known.law, vars(laws)) if known.law else None
+    options = {"step": problem.t_end / row.steps, "save_every": row.steps}
+    run = nsdyn.simulate(problem, integrator, law=law, **options, check=False)
+    assert known.error(run.q[-1], run.v[-1]) <= row.error
 
 
-@pytest.mark.parametrize(
-    ("name", "steps"), [("knife_edge", 1000), ("car_axis", 16000), ("andrews", 1000)]
-)
-def test_fixed_steps_meet_the_reference(name, steps):
-    assert error(name, EventDriven(RK4()), steps) <= problems.reference(name).tolerance
+@pytest.mark.parametrize("name", KNOWN)
+def test_references_are_complete(name):
+    """Event-driven RK4 and NSGA agree; RK4, and error control, to the tolerance."""
+    known, problem = problems.reference(name), problems.get(name)
+    assert (len(known.q), len(known.v)) == (len(problem.q0), len(problem.v0))
+    assert {"EventDriven(RK4())", "NSGA()"} <= {row.integrator for row in known.agrees}
+    careful = [row.error for row in known.agrees if "EventDriven" in row.integrator]
+    assert len(careful) == 2 and max(careful) <= known.tolerance
+    assert problems.about(name).source and problems.about(name).tags
 
 
 # The motion of the car axis is fast beside its road, that of the squeezer beside its 0.03 s.
@@ -81,3 +99,44 @@ def test_knife_edge_at_all_times():
     q, v = exact(run.t)
     np.testing.assert_allclose(run.q, q, atol=1e-10)
     np.testing.assert_allclose(run.v, v, atol=1e-10)
+
+
+def test_references_of_closed_forms():
+    """Stored numbers against the closed forms they come from."""
+    known = problems.reference("simple_pendulum")
+    q, v = swing(np.array(10.0))
+    np.testing.assert_allclose([*q, *v], [*known.q, *known.v], rtol=1e-12)
+    h = 1e-5  # they solve the equation of the pendulum
+    x, y = swing(np.array(2.0))[0]
+    slope = (swing(np.array(2.0 + h))[1] - swing(np.array(2.0 - h))[1]) / (2 * h)
+    np.testing.assert_allclose(slope @ [-y, x], -9.81 * x, rtol=1e-7)
+
+
+def test_impacts_of_the_ball():
+    run = nsdyn.simulate(
+        problems.bouncing_ball(), EventDriven(RK4()), step=0.03, law=laws.Restitution(0.9)
+    )
+    np.testing.assert_allclose(run.events.t, impacts(4), rtol=1e-12)
+    np.testing.assert_allclose(
+        impacts(3)[:3], [0.4515236409857309, 1.264266194760047, 1.995734493156931]
+    )
+
+
+def test_rocking_block_loses_what_housner_says():
+    run = nsdyn.simulate(problems.rocking_block(), EventDriven(RK4()), step=3e-3)
+    before, after = run.events.v_before[:, 2], run.events.v_after[:, 2]
+    np.testing.assert_allclose(after / before, 1 - 1.5 * 0.1**2 / 0.17, rtol=1e-12)
+    np.testing.assert_allclose(run.events.t[0], 0.3123085751126223, rtol=1e-8)
+    np.testing.assert_allclose(before[0], -0.8934143073025635, rtol=1e-8)
+
+
+@pytest.mark.slow
+def test_captured_impacts_are_of_first_order():
+    """NSGA closes contacts at the end of a step: its error stays below a multiple of the step."""
+    for name, rate in (("bouncing_ball", 40.0), ("rocking_block", 60.0), ("newtons_cradle", 30.0)):
+        problem, known = problems.get(name), problems.reference(name)
+        law = eval(known.law, vars(laws))
+        for n in (4000, 8000, 16000, 32000):
+            step = problem.t_end / n
+            run = nsdyn.simulate(problem, NSGA(), step=step, save_every=n, law=law, check=False)
+            assert known.error(run.q[-1], run.v[-1]) < rate * step

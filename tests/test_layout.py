@@ -25,6 +25,7 @@ HELPERS = {
     "tolerances",
     "_cache",
     "_compiler",
+    "_coordinates",
     "_expect",
     "_jitted",
     "_named",

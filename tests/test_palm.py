@@ -19,7 +19,6 @@ from nsdyn.problems.metamorphic_palm import (
     closure,
     frames,
     metamorphic_palm,
-    outline,
 )
 from nsdyn.studies import palm
 from nsdyn.studies.lib import archive
@@ -156,7 +155,7 @@ def test_other_pose_and_drawing():
     p = metamorphic_palm().params
     q = closed(jnp.deg2rad(jnp.array([60.0, -40.0])), jnp.deg2rad(jnp.array([49.0, 37.5])), p)
     assert np.abs(np.rad2deg(q[2:]) - [49.3243, 37.5132]).max() < 1e-3
-    line = np.asarray(outline(q, p))
+    line = np.concatenate(metamorphic_palm().shape(q, p))
     assert (
         np.allclose(np.linalg.norm(line, axis=1), 1.0) and np.abs(line[0] - line[-1]).max() < 1e-12
     )  # a closed line

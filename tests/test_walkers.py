@@ -10,7 +10,7 @@ from scipy.integrate import solve_ivp
 import nsdyn
 from nsdyn import Status, integrators, studies
 from nsdyn.problems.compass_walker import compass_walker, feet, force, mass, potential
-from nsdyn.problems.rimless_wheel import FIRST, outline, rimless_wheel
+from nsdyn.problems.rimless_wheel import FIRST, rimless_wheel
 from nsdyn.problems.simplest_walker import gait_of, simplest_walker
 from nsdyn.studies import gaits, walking
 from nsdyn.studies.lib import archive
@@ -73,7 +73,7 @@ def test_rimless_wheel_is_sound_and_shares_functions():
     one = rimless_wheel()
     assert one.check().ok
     assert jax.tree.structure(one) == jax.tree.structure(rimless_wheel(L=0.5, slope=0.1))
-    line = np.asarray(outline(one.q0, one.params, FIRST))
+    line = np.asarray(one.shape(one.q0, one.params)[0])
     assert line.shape == (16, 2) and np.allclose(line[1], 0.0) and np.allclose(line[::2], one.q0)
     assert np.allclose(line[3], [-2 * np.sin(np.pi / 8), 0.0])  # the foot that has just left
 

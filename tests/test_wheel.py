@@ -15,10 +15,8 @@ import nsdyn
 from nsdyn import Status, integrators, laws
 from nsdyn.problems.wheel_over_pothole import (
     far_edge,
-    ground,
     mass,
     near_edge,
-    outline,
     road_again,
     wheel_over_pothole,
 )
@@ -133,10 +131,7 @@ def test_a_hole_that_the_wheel_does_not_span(wrong):
 
 def test_drawing():
     problem = wheel_over_pothole()
-    line, road = (
-        np.asarray(outline(problem.q0, problem.params)),
-        np.asarray(ground(problem.params, 2.0)),
-    )
+    line, road = map(np.asarray, problem.shape(problem.q0, problem.params))
     assert np.allclose(line[0], [0.0, 0.35]) and np.allclose(line[1], [0.0, 0.7])
     assert (
         np.allclose(np.linalg.norm(line[1:] - line[0], axis=1), 0.35)

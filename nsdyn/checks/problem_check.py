@@ -20,7 +20,7 @@ from nsdyn._types import Configuration, Mode, Params, Time, Velocity
 from nsdyn.checks.inputs import check_inputs
 from nsdyn.checks.report import Report
 from nsdyn.checks.sample import STEPS, Sample, begin, guards
-from nsdyn.checks.start import StartRows, mass_matrix, mass_product, mass_solve
+from nsdyn.checks.start import StartRows, mass_matrix, mass_product, mass_solve, retraction
 from nsdyn.checks.switching import check_mode_changes
 from nsdyn.constraints.base import AbstractConstraint, Start
 from nsdyn.errors import ProblemError
@@ -52,9 +52,10 @@ def _start(problem: Problem) -> tuple[Report, Model, Point]:
     sizes = f"{q.shape[0]} coordinates, {v.shape[0]} velocities"
     report.add("shapes", f"{sizes}, {model.m} rows, {model.k} guards")
     model, point, s = begin(model, q, v, t, p)
-    mass_matrix(report, s.M)
+    mass_matrix(report, s.M, problem.velocities)
     mass_solve(report, s)
     mass_product(report, s)
+    retraction(report, problem.system, s, p)
     finite("System(force=...)", s.f, " at q0, v0")
     finite("System(potential=...)", s.V, " at q0")
     names = _row_names(model, point, p)

@@ -6,17 +6,22 @@ Dependent rows contradict each other if, for the unit rows h_i of `nsdyn.numeric
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from nsdyn._expect import finite, listed, pasted
 from nsdyn._jitted import compiled_quickly
-from nsdyn._types import Params
+from nsdyn._types import Configuration, Params, Velocity
 from nsdyn.checks.report import Report
 from nsdyn.checks.sample import Sample, columns, nearest_root, sample
 from nsdyn.errors import ProblemError, RedundancyWarning, warn
 from nsdyn.mechanics.model import Model, Point
+from nsdyn.mechanics.system import System
 from nsdyn.numerics import rank
 
 CONSISTENT = 1e-8  # residual of a row at the start, relative to its size (`checks.sample`)
@@ -27,8 +32,8 @@ INVOLVED = 1e-6  # share of a row in a dependence, relative to the largest share
 NUDGE = 1e-3  # relative to the length of the mechanism, to leave a singular position
 
 
-def mass_matrix(report: Report, M: np.ndarray) -> None:
-    """M must be finite, symmetric and positive definite."""
+def mass_matrix(report: Report, M: np.ndarray, names: Sequence[str] = ()) -> None:
+    """M must be finite, symmetric and positive definite; `names` are those of the velocities."""
     finite("System(mass=...)", M, " at q0")
     roots = np.sqrt(np.abs(np.diagonal(M)))
     skew = np.abs(M - M.T)
@@ -37,6 +42,7 @@ def mass_matrix(report: Report, M: np.ndarray) -> None:
         raise ProblemError(
             f"System(mass=...): expected a symmetric matrix, found M[{i}, {j}] = {M[i, j]:.6g} and "
             f"M[{j}, {i}] = {M[j, i]:.6g} at q0, which differ by {skew[i, j]:.3g}"
+            + (f" ({names[i]} and {names[j]})" if names else "")
         )
     report.add("mass matrix symmetric", f"|M - M^T| = {np.max(skew, initial=0.0):.1e}")
     roots = np.where(roots > 0, roots, 1.0)
@@ -47,10 +53,19 @@ def mass_matrix(report: Report, M: np.ndarray) -> None:
         kind = "an indefinite" if least < -bound else "a singular"
         raise ProblemError(
             f"System(mass=...): expected a positive definite matrix, found {kind} one at q0: "
-            f"smallest eigenvalue {smallest:.3g}. Give every coordinate a mass or remove it, or "
-            "start away from the singular position"
+            f"smallest eigenvalue {smallest:.3g}{_massless(M, names)}. Give every coordinate a "
+            "mass or remove it, or start away from the singular position"
         )
     report.add("mass matrix positive definite", f"smallest eigenvalue {smallest:.3g}")
+
+
+def _massless(M: np.ndarray, names: Sequence[str]) -> str:
+    """The velocities that have least mass, by name."""
+    if not names:
+        return ""
+    share = np.abs(np.linalg.eigh(M)[1][:, 0])
+    light = np.flatnonzero(share > 0.5 * share.max()).tolist()
+    return f" for {', '.join(names[i] for i in light)}"
 
 
 def mass_solve(report: Report, s: Sample) -> None:
@@ -89,6 +104,33 @@ def mass_product(report: Report, s: Sample) -> None:
             f"{np.max(error):.3g} at q0 for v = {pasted(ones)}"
         )
     report.add("momentum is M v", f"|momentum - M v| = {np.max(error):.1e}")
+
+
+def retraction(report: Report, system: System, s: Sample, p: Params) -> None:
+    """retract(q, 0, p) must be q, and its derivative by dx there that of the kinematics."""
+    if system.retract is None:
+        return
+    there, slope = map(np.asarray, _retracted(system, jnp.asarray(s.q), jnp.asarray(s.v), p))
+    tests = {
+        "retract(q, 0, p) = q": np.abs(there - s.q),
+        "d retract/d dx at dx = 0 to be d kinematics/dv": np.abs(slope - s.B),
+    }
+    for wanted, error in tests.items():
+        if np.max(error) > SAME * (1.0 + np.max(np.abs(s.q))):
+            raise ProblemError(
+                f"System(retract=...): expected {wanted}, found a difference of "
+                f"{np.max(error):.3g} at q0"
+            )
+    worst = max(float(np.max(error)) for error in tests.values())
+    report.add("retract agrees with kinematics", f"largest difference {worst:.1e}")
+
+
+@compiled_quickly
+def _retracted(system: System, q: Configuration, v: Velocity, p: Params) -> tuple[Array, Array]:
+    retract = system.retract
+    assert retract is not None
+    still = jnp.zeros_like(v)
+    return retract(q, still, p), jax.jacfwd(lambda dx: retract(q, dx, p))(still)
 
 
 class Level(NamedTuple):

@@ -17,12 +17,13 @@ def show_problems() -> None:
     """The problems of nsdyn and of installed packages."""
     from nsdyn import problems
 
-    rows = [(name, problems.summary(name)) for name in [*problems.names(), "from_urdf"]]
+    named = [*problems.names(), "from_mjcf", "from_urdf"]
+    rows = [(name, problems.summary(name)) for name in named]
     rows += [row for package in problems.packages() for row in _package_rows(package)]
     show_table("problems", ("name", "description"), rows)
 
 
-LONG = ("name", "coordinates", "rows", "guards", "constraints", "reference")
+LONG = ("name", "q", "rows", "guards", "modes", "tags", "source", "reference, and what agrees")
 
 
 def long_rows(source: str) -> list[tuple[str, ...]]:
@@ -37,10 +38,37 @@ def _long_row(name: str) -> tuple[str, ...]:
 
     problem = problems.get(name)
     model = problem.model()
+    about = problems.about(name)
+    sizes = (str(len(problem.q0)), str(model.m), str(model.k), _modes(problem))
+    return (name, *sizes, ", ".join(about.tags), about.source, _reference(name))
+
+
+def _modes(problem: Any) -> str:
+    """How many modes there are, "many" where only the constraint knows."""
+    from nsdyn import Contact, Fixed, Nonholonomic, Scheduled, Switching
+
+    count = 1
+    for part in problem.constraint:
+        if isinstance(part, Switching | Scheduled):
+            count *= len(part.mode_rows.modes)
+        elif isinstance(part, Contact):
+            gaps = part.gap(problem.q0, problem.t0, problem.params)
+            count *= 2**gaps.size
+        elif not isinstance(part, Fixed | Nonholonomic):
+            return "many"
+    return str(count)
+
+
+def _reference(name: str) -> str:
+    """Who computed it, to what tolerance, with which law, and the runs that agree."""
+    from nsdyn import problems
+
     known = problems.reference(name)
-    reference = "" if known is None else f"{known.source}; to {known.tolerance:g}"
-    kinds = " ".join(part.title for part in problem.constraint)
-    return (name, str(len(problem.q0)), str(model.m), str(model.k), kinds, reference)
+    if known is None:
+        return ""
+    law = f" with {known.law}" if known.law else ""
+    runs = [f"{x.integrator} in {x.steps}: {x.error:g}" for x in known.agrees]
+    return "; ".join([f"{known.source}{law}, to {known.tolerance:g}", *runs])
 
 
 def _package_rows(package: str) -> list[tuple[str, str]]:

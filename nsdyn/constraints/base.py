@@ -135,6 +135,12 @@ class AbstractConstraint(eqx.Module):
         return True
 
     @property
+    def unilateral(self) -> bool:
+        """Whether the rows are those of `Contacts`, which press but do not pull. They are never
+        live: only an integrator that `resolves_contacts` deals with them."""
+        return False
+
+    @property
     def drifts(self) -> bool:
         """Whether integrating the accelerations leaves an error in the rows that a projection must
         remove."""

@@ -22,7 +22,7 @@ import numpy as np
 from nsdyn._jitted import split
 from nsdyn._version import __version__
 from nsdyn.driver import backend as backends
-from nsdyn.driver.arguments import Setup, Values
+from nsdyn.driver.arguments import Setup, Values, shown
 from nsdyn.driver.blocks import Block
 from nsdyn.driver.grid import Grid
 from nsdyn.driver.in_place import NO_ARRAY, InPlace
@@ -30,6 +30,7 @@ from nsdyn.numerics.newton import Effort
 from nsdyn.problem import Problem
 from nsdyn.results.events import Events
 from nsdyn.results.solution import Solution, plain
+from nsdyn.stepping.integrator import AbstractIntegrator
 from nsdyn.stepping.log import Event
 
 MISSES = 3  # runs in a row that end early, and are repeated the long way: enough of this
@@ -86,8 +87,8 @@ class Known:
 
     def __init__(self, problem: Problem, run: Setup, values: Values):
         self.problem = problem
-        self.controls_error = run.integrator.controls_error
-        self.about = run.about(problem) | {"backend": "native"}
+        self.may_be_coarse = may_be_coarse(problem, run.integrator)
+        self.about = run.about(problem) | shown(problem) | {"backend": "native"}
         self.about |= {"nsdyn_version": __version__, "note": ""}
         self.leaves: list[Any]
         self.tree: Any
@@ -297,6 +298,13 @@ def _joined(parts: list[tuple[dict, dict]]) -> tuple[dict, dict]:
     """Samples and records of several blocks."""
     join = lambda tables: {name: np.concatenate([x[name] for x in tables]) for name in tables[0]}
     return join([samples for samples, _ in parts]), join([records for _, records in parts])
+
+
+def may_be_coarse(problem: Problem, integrator: AbstractIntegrator) -> bool:
+    """Whether the look at steps that are too long applies. It reads smooth velocities, and those of
+    contacts jump without an event."""
+    has_contacts = any(part.unilateral for part in problem.constraint)
+    return not integrator.controls_error and not has_contacts
 
 
 def _usual(x: Any, shape: tuple, dtype: Any) -> np.ndarray | None:

@@ -20,6 +20,7 @@ from nsdyn.laws.post_switch import PostSwitchGradient
 from nsdyn.mechanics.model import Model
 from nsdyn.mechanics.system import System
 from nsdyn.problem import Problem, as_arrays
+from nsdyn.results.drawing import Drawing
 from nsdyn.stepping.integrator import (
     AbstractIntegrator,
     AbstractSmoothMethod,
@@ -32,11 +33,13 @@ MAX_EVENTS = 128
 
 
 class Values(NamedTuple):
-    """Parameters and initial state of a run."""
+    """Parameters and initial state of a run, and by which fraction of the step its first step is
+    shorter (None: by nothing)."""
 
     params: Any
     q0: Any
     v0: Any
+    phase: Any = None
 
 
 class Setup(eqx.Module):
@@ -85,6 +88,15 @@ class Setup(eqx.Module):
             "t_end": self.grid.t_end,
             "has_potential": problem.system.potential is not None,
         }
+
+
+def shown(problem: Problem) -> dict[str, Any]:
+    """How a `Solution` is shown; apart, as it must not take part in compilation."""
+    return {
+        "coordinates": problem.coordinates,
+        "velocities": problem.velocities,
+        "drawing": Drawing.of(problem),
+    }
 
 
 def setup(
@@ -140,6 +152,7 @@ def _check_pair(problem: Problem, integrator: Any, law: Any) -> AbstractIntegrat
         raise ProblemError(
             f"law: expected an impulse law such as PostSwitchGradient(), found {law!r}"
         )
+    _check_contacts(problem, driven, integrator)
     reason = driven.incompatibility(law, problem.constraint)
     if reason is not None:
         pair = f"{type(integrator).__name__} and {type(law).__name__}"
@@ -149,6 +162,22 @@ def _check_pair(problem: Problem, integrator: Any, law: Any) -> AbstractIntegrat
         )
     _check_rank(problem, law)
     return driven
+
+
+def _check_contacts(problem: Problem, driven: AbstractIntegrator, given: Any) -> None:
+    parts = problem.constraint
+    if not any(part.unilateral for part in parts):
+        return
+    if not driven.resolves_contacts:
+        raise ProblemError(
+            f"integrator: {given!r} does not resolve Contacts, whose impulses depend on each other "
+            "in every step. Use MoreauJean(), or Contact (without friction) in place of Contacts"
+        )
+    if any(part.mode_depends_on_impact for part in parts):
+        raise ProblemError(
+            "Problem(constraint=...): expected Contact or Contacts, found both; their impacts "
+            "would not know of each other. Put all gaps into Contacts"
+        )
 
 
 def _check_rank(problem: Problem, law: AbstractLaw) -> None:
@@ -217,8 +246,12 @@ def traced_values(problem: Problem, params: Any, q0: Any, v0: Any) -> Values:
     """Those of `rollout`, which may be traced."""
     given = problem.params if params is None else as_arrays(params)
     _check_names(problem.params, given)
-    vector = lambda name, x, own: own if x is None else _shaped(name, jnp.asarray(x, float), own)
-    return Values(given, vector("q0", q0, problem.q0), vector("v0", v0, problem.v0))
+
+    def vector(name: str, x: Any, own: Any, names: tuple[str, ...]) -> Any:
+        return own if x is None else _shaped(name, jnp.asarray(x, float), own, names)
+
+    q = vector("q0", q0, problem.q0, problem.coordinates)
+    return Values(given, q, vector("v0", v0, problem.v0, problem.velocities))
 
 
 def plain_values(problem: Problem, params: Any, q0: Any, v0: Any) -> Values:
@@ -227,11 +260,14 @@ def plain_values(problem: Problem, params: Any, q0: Any, v0: Any) -> Values:
     own = problem.params
     given = own if params is None else as_arrays(params)
     _check_structure(own, given)
-    vector = lambda name, x, own: canonical_dtype(own) if x is None else _vector(name, x, own)
+
+    def vector(name: str, x: Any, own: Any, names: tuple[str, ...]) -> Any:
+        return canonical_dtype(own) if x is None else _shaped(name, _floats(name, x), own, names)
+
     return Values(
         params=jax.tree_util.tree_map_with_path(_param, given, own),
-        q0=vector("q0", q0, problem.q0),
-        v0=vector("v0", v0, problem.v0),
+        q0=vector("q0", q0, problem.q0, problem.coordinates),
+        v0=vector("v0", v0, problem.v0, problem.velocities),
     )
 
 
@@ -287,10 +323,6 @@ def _check_structure(own: Any, given: Any) -> None:
         )
 
 
-def _vector(name: str, value: Any, own: Any) -> Any:
-    return _shaped(name, _floats(name, value), own)
-
-
 def _floats(name: str, value: Any) -> Any:
     try:
         return jnp.asarray(np.asarray(value, float))
@@ -298,10 +330,11 @@ def _floats(name: str, value: Any) -> Any:
         raise ProblemError(f"{name}: expected numbers, found {value!r}") from error
 
 
-def _shaped(name: str, vector: Any, own: Any) -> Any:
+def _shaped(name: str, vector: Any, own: Any, names: tuple[str, ...]) -> Any:
     if vector.shape != own.shape:
+        entries = f" ({', '.join(names)})" if names else ""
         raise ProblemError(
-            f"{name}: expected shape {own.shape} as in the problem, found {vector.shape}"
+            f"{name}: expected shape {own.shape} as in the problem{entries}, found {vector.shape}"
         )
     return vector
 
@@ -317,6 +350,10 @@ class Batch(NamedTuple):
     shared: Values
     total: int
 
+    @property
+    def has_short_steps(self) -> bool:
+        return self.own.phase is not None and bool(np.any(np.asarray(self.own.phase) > 0))
+
     def params(self) -> Any:
         """The parameters of all runs; shared ones are repeated, which takes no memory."""
         repeat = lambda x: np.broadcast_to(np.asarray(x), (self.total, *np.shape(x)))
@@ -329,7 +366,7 @@ def _is_key(x: Any) -> bool:
     return jnp.issubdtype(x.dtype, jax.dtypes.extended)
 
 
-def batch_values(problem: Problem, params: Any, q0: Any, v0: Any) -> Batch:
+def batch_values(problem: Problem, params: Any, q0: Any, v0: Any, phase: Any = None) -> Batch:
     """Those of `sweep`, of which some have one more, leading, axis."""
     own = Values(problem.params, problem.q0, problem.v0)
     floats = lambda name, x, mine: mine if x is None else _floats(name, x)
@@ -350,7 +387,22 @@ def batch_values(problem: Problem, params: Any, q0: Any, v0: Any) -> Batch:
         np.ndim(x) > np.ndim(like) for x, like in zip(leaves, jax.tree.leaves(own), strict=True)
     ]
     whole = jax.tree.unflatten(tree, leaves)
-    return Batch(*eqx.partition(whole, jax.tree.unflatten(tree, mask)), total=_total(sizes))
+    mine, shared = eqx.partition(whole, jax.tree.unflatten(tree, mask))
+    if phase is not None:
+        mine = mine._replace(phase=_phase(phase))
+        sizes["phase"] = len(mine.phase)
+    return Batch(mine, shared, total=_total(sizes))
+
+
+def _phase(phase: Any) -> Any:
+    found = _floats("phase", phase)
+    given = np.asarray(found)
+    if given.ndim != 1 or not (np.all(given == 0) or np.all((given > 0) & (given < 1))):
+        raise ProblemError(
+            "phase: expected a list of fractions of a step, all between 0 and 1 or all 0, found "
+            f"{phase!r}"
+        )
+    return found
 
 
 def _batch_leaf(name: str, x: Any, like: Any) -> Any:
@@ -369,7 +421,7 @@ def _batch_leaf(name: str, x: Any, like: Any) -> Any:
 def _total(sizes: dict[str, int]) -> int:
     if not sizes:
         raise ProblemError(
-            "sweep: expected params, q0 or v0 with one more, leading, axis, found none. "
+            "sweep: expected params, q0 or v0 with one more, leading, axis, or phase, found none. "
             "For a single run call nsdyn.simulate"
         )
     if len(set(sizes.values())) > 1:

@@ -89,7 +89,7 @@ def _fast(integrator, model, state, log, times, count, law, p, every):
         (end, log), samples = _steps(careful, (state, log), times, count, every)
         return end, log, samples
     end, samples, fired = _attempts(integrator, model, state, times, count, p, every)
-    if model.k == 0:
+    if not _may_repeat(model):
         return end, log, samples
     outside = eqx.partition((integrator, model, state, times, count, law, p), eqx.is_array)
 
@@ -110,6 +110,11 @@ def _fast(integrator, model, state, log, times, count, law, p, every):
     # A loop that runs once or not at all: in a batch, unlike a conditional, it is skipped when no
     # trajectory has an event.
     return jax.lax.while_loop(lambda c: c[3], redo, (end, log, samples, fired))[:3]
+
+
+def _may_repeat(model: Model) -> bool:
+    """Whether a step may have to be repeated carefully: because of an event, or of contacts."""
+    return model.k > 0 or model.has_contacts
 
 
 def _attempts(integrator, model, state, times, count, p, every):
@@ -176,7 +181,7 @@ def _padded_steps(one, carry, times, plans, padded: bool, every: int):
 
 def _planned(integrator, model, state, log, times, count, law, p, every):
     """What `_fast` does, with the plan of the events, and of the pieces, of every step."""
-    if model.k == 0 and not integrator.controls_error:
+    if not _may_repeat(model) and not integrator.controls_error:
         return _fast(integrator, model, state, log, times, count, law, p, every), None
 
     def one(carry, t_next, _):

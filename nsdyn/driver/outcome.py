@@ -43,13 +43,21 @@ def facts(setup: Setup, model: Model, samples: Sample, p, each: Callable = jax.v
         G = jnp.where(model.live(point, p)[:, None], model.jacobian(point, p), 0.0)
         lam = sample.lam
         if not model.rows_independent:
-            lam = kkt.least_norm_multipliers(solve, G, lam)
+            lam = _least_norm(model, solve, G, lam)
         broken = jnp.zeros((), bool)
         if setup.integrator.holds_position:
             broken = _is_broken(model, point, G, solve(G.T), p)
         return Facts(lam, energy, broken)
 
     return each(one)(samples)
+
+
+def _least_norm(model: Model, solve: Callable, G, lam):
+    """The multipliers of least norm; those of contacts, which must press, stay as they are."""
+    if not model.has_contacts:
+        return kkt.least_norm_multipliers(solve, G, lam)
+    rows = model.bilateral
+    return lam.at[rows].set(kkt.least_norm_multipliers(solve, G[rows], lam[rows]))
 
 
 def _is_broken(model: Model, point: Point, G, Y, p) -> Bool[Array, ""]:
@@ -139,7 +147,7 @@ def least_norm_impulses(model: Model, log: Log, q0, p, each: Callable = jax.vmap
         q = jnp.where(used, record.q, q0)
         D = jnp.where(used, record.direction, 0.0)
         Lam = jnp.where(used, record.Lam, 0.0)
-        shortest = kkt.least_norm_multipliers(model.system.solver(q, p), D, Lam)
+        shortest = _least_norm(model, model.system.solver(q, p), D, Lam)
         return jnp.where(used, shortest, record.Lam)
 
     impulses = each(one)(jnp.arange(log.capacity) < log.count, records)

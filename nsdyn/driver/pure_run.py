@@ -1,12 +1,13 @@
 """`rollout`: initial state in, solution out; pure, so that jit, vmap, jacfwd and grad work on
 it."""
 
+import dataclasses
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from nsdyn.driver.arguments import MAX_EVENTS, Setup, Values, setup, traced_values
+from nsdyn.driver.arguments import MAX_EVENTS, Setup, Values, setup, shown, traced_values
 from nsdyn.driver.dense import kept_steps, samples_between, with_cut_grid
 from nsdyn.driver.march import empty_log, march, start
 from nsdyn.driver.outcome import Verdict, at_times, ending, facts, known, least_norm_impulses
@@ -52,8 +53,8 @@ def rollout(
     )
     args = (run, traced_values(problem, params, q0, v0), run.about(problem))
     if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(args)):
-        return solve(*args)
-    return SOLVE(*args)
+        return dataclasses.replace(solve(*args), **shown(problem))
+    return dataclasses.replace(SOLVE(*args), **shown(problem))
 
 
 def solve(run: Setup, values: Values, about: dict[str, Any]) -> Solution:

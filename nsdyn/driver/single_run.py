@@ -23,6 +23,7 @@ from nsdyn.driver.arguments import (
     plain_values,
     refuse_tracers,
     setup,
+    shown,
 )
 from nsdyn.driver.collect import Collected, collect, sampled
 from nsdyn.driver.dense import kept_steps, with_cut_grid
@@ -94,7 +95,7 @@ def simulate(
     started = problem
     if check:
         started = eqx.tree_at(
-            lambda x: (x.params, x.q0, x.v0), problem, tuple(values), is_leaf=lambda x: x is None
+            lambda x: (x.params, x.q0, x.v0), problem, values[:3], is_leaf=lambda x: x is None
         )
         _check_once(started)
     solution = raise_if_failed(advised(problem, run, values, computed(problem, run, values)))
@@ -104,7 +105,7 @@ def simulate(
             known.remember_sound(params, q0, v0)
     if check:
         warn_if_singular(started, solution.events)
-        if not run.integrator.controls_error:
+        if again.may_be_coarse(problem, run.integrator):
             warn_if_coarse(solution, problem.system.kinematics is None)
     return solution
 
@@ -114,7 +115,7 @@ def _looked_at(known: again.Known, params: Any, solution: Solution) -> Solution:
     if known.may_be_singular:
         own = None if params is None else lambda k: as_arrays(params)
         warn_if_singular(known.problem, solution.events, own)
-    if not known.controls_error:
+    if known.may_be_coarse:
         warn_if_coarse(solution, known.problem.system.kinematics is None)
     return solution
 
@@ -153,7 +154,7 @@ def computed(problem: Problem, run: Setup, values: Values) -> Solution:
     programs, backend = backends.programs(run, nothing, values)
     found = collect(run, nothing, values, kept, programs)
     params = plain(values.params, other=lambda name, x: x)
-    about = {**run.about(problem), "backend": backend}
+    about = {**run.about(problem), **shown(problem), "backend": backend}
     solution = found.solution(run.grid.times_of(kept), params, about)
     if not solution.ok:
         solution = solution.trimmed()

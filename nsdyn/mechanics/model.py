@@ -112,8 +112,10 @@ class Model(eqx.Module):
 
     @property
     def rows_independent(self) -> bool:
-        """Whether it is certain that rows never depend on each other and never vanish."""
-        return self.m == 0 or (len(self.parts) == 1 and self.parts[0].rows_independent)
+        """Whether it is certain that rows never depend on each other and never vanish; those of
+        contacts do not count."""
+        others = [part for part in self.parts if not part.unilateral]
+        return not len(self.bilateral) or (len(others) == 1 and others[0].rows_independent)
 
     @property
     def guards_use_lam(self) -> bool:
@@ -134,6 +136,15 @@ class Model(eqx.Module):
     def positional(self) -> np.ndarray:
         """Which rows have a position level, shape (m,)."""
         return self._per_row(lambda part: part.positional)
+
+    @property
+    def bilateral(self) -> np.ndarray:
+        """The numbers of the rows that are not those of contacts."""
+        return np.flatnonzero(~self._per_row(lambda part: part.unilateral))
+
+    @property
+    def has_contacts(self) -> bool:
+        return any(part.unilateral for part in self.parts)
 
     # The parts and their shares of mode, rows and guards.
 
@@ -247,6 +258,9 @@ class Model(eqx.Module):
         """Which rows hold in the mode of the point."""
         masks = []
         for (part, mode, _), count in zip(self._each(point), self.row_counts, strict=True):
+            if part.unilateral:
+                masks.append(jnp.zeros(count, bool))
+                continue
             mask = part.live(point.q, point.t, p, mode)
             masks.append(jnp.ones(count, bool) if mask is None else mask)
         return jnp.concatenate(masks) if masks else jnp.zeros(0, bool)

@@ -6,9 +6,10 @@ solve_along(f, c, D):   M x + D^T lam = f,  G x = c    reactions along other dir
 """
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from nsdyn._types import Params, Rows, Velocity
+from nsdyn._types import Jacobian, Params, RowMask, Rows, Solve, Velocity
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import kkt, small
 
@@ -16,7 +17,8 @@ ROUND_OFF = 1e-9  # of a speed, after an impact
 
 
 class SaddlePoint:
-    """The saddle-point system of a model at a point. `G` has zero rows where rows are not live."""
+    """The saddle-point system of a model at a point. `G` has zero rows where rows are not live;
+    `gradients` has them all."""
 
     def __init__(self, model: Model, point: Point, p: Params) -> None:
         self.model = model
@@ -24,8 +26,21 @@ class SaddlePoint:
         self.p = p
         self.solve_mass = model.system.solver(point.q, p)
         self.live = model.live(point, p)
-        G = model.jacobian(point, p)
-        self.G, self.Y, self._inverse = kkt.schur(self.solve_mass, G, self.live)
+        self.gradients = model.jacobian(point, p)
+        self.G, self.Y, self._inverse = self._schur(self.gradients, self.live)
+
+    def _schur(self, G: Jacobian, live: RowMask) -> tuple[Jacobian, Array, Solve]:
+        """The masked G, Y = M^-1 G^T and S^-1. Rows of contacts, which are dead, are left out of
+        the elimination."""
+        if not self.model.has_contacts:
+            return kkt.schur(self.solve_mass, G, live)
+        rows = self.model.bilateral
+        m, n = G.shape
+        if not len(rows):
+            return jnp.zeros((m, n)), jnp.zeros((n, m)), jnp.zeros_like
+        wide = jnp.asarray(np.eye(m)[:, rows])
+        Gm, Y, inverse = kkt.schur(self.solve_mass, G[rows], live[rows])
+        return wide @ Gm, Y @ wide.T, lambda c: wide @ inverse(c[rows])
 
     @property
     def row_sizes(self) -> Float[Array, " m"]:
@@ -73,8 +88,18 @@ class SaddlePoint:
         if self.model.all_positional:
             return self.smallest_motion(c)[0]
         mask = self.live & self.model.positional
-        _, Y, inverse = kkt.schur(self.solve_mass, self.G, mask)
+        _, Y, inverse = self._schur(self.G, mask)
         return small.matvec(Y, inverse(jnp.where(mask, c, 0.0)))
+
+    def respond(
+        self, forces: Float[Array, "n c"]
+    ) -> tuple[Float[Array, "n c"], Float[Array, "m c"]]:
+        """x and lam of (1) with c = 0 for many columns f."""
+        x = self.solve_mass(forces)
+        if not len(self.model.bilateral):
+            return x, jnp.zeros((self.G.shape[0], x.shape[1]))
+        lam = self._inverse(small.matmul(self.G, x))
+        return x - small.matmul(self.Y, lam), lam
 
     # The three levels of the rows, and the force, at the same configuration with another velocity.
 

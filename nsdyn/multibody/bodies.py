@@ -37,6 +37,7 @@ from nsdyn.multibody.closures import (
     RelativePose,
     Weld,
 )
+from nsdyn.multibody.skeleton import TreeShape, tree_coordinates
 from nsdyn.multibody.tree import KINDS, Tree, frame, neutral, turned
 from nsdyn.multibody.tree_dynamics import tree_system
 from nsdyn.problem import Problem
@@ -90,6 +91,7 @@ class Bodies:
         self._kinds: list[str] = []
         self._parts: list[dict[str, AnyArray]] = []
         self._closures: dict[str, dict[str, AnyArray]] = {}
+        self._held: list[tuple[int, str, str]] = []  # for the drawing
 
     # Bodies.
 
@@ -216,6 +218,7 @@ class Bodies:
         else:
             in_b = _framed(self._place(f"{where}: to", to))
         key = self._named(where, name or f"{a} - {b}", {"a": in_a, "b": in_b})
+        self._held += [(first, key, "a"), (second, key, "b")]
         return Connect(first, second, key, (0, 1) if self._flat else (0, 1, 2))
 
     def weld(
@@ -354,14 +357,17 @@ class Bodies:
         motor: motor(q, v, t, p) -> a force for each velocity, added to all others.
         params: further parameters, a dict.
         """
+        tree = self.tree
         return Problem(
             name,
-            tree_system(self.tree, motor),
+            tree_system(tree, motor),
             _parts(constraint),
             q0=self.coordinates(q0),
             v0=self.velocities(v0),
             t_end=t_end,
             params=self.params | dict(params or {}),
+            coordinates=tree_coordinates(tree),
+            shape=TreeShape(tuple(self._held), self._flat),
         )
 
 

@@ -128,6 +128,26 @@ def inverse(a: Float[Array, "n n"]) -> Float[Array, "n n"]:
     return lax.fori_loop(0, n, column, both)[:, n:]
 
 
+def solve_pivoted(a: Float[Array, "n n"], b: Float[Array, " n"]) -> Float[Array, " n"]:
+    """a^-1 b of any regular matrix, by Gauss-Jordan elimination with partial pivoting in a loop: no
+    LAPACK call, so that it batches. A pivot of zero leaves numbers that are not finite."""
+    n = a.shape[0]
+    rows = jnp.arange(n)
+    row = lambda both, i: lax.dynamic_index_in_dim(both, i, 0, keepdims=False)
+    put = lambda both, new, i: lax.dynamic_update_index_in_dim(both, new, i, 0)
+
+    def column(j, both):
+        entries = lax.dynamic_index_in_dim(both, j, 1, keepdims=False)
+        k = jnp.argmax(jnp.where(rows >= j, jnp.abs(entries), -1.0))
+        pivot = row(both, k) / entries[k]
+        both = put(put(both, row(both, j), k), pivot, j)
+        left = lax.dynamic_index_in_dim(both, j, 1, keepdims=False)
+        factors = jnp.where(rows == j, 0.0, left)
+        return both - factors[:, None] * pivot[None, :]
+
+    return lax.fori_loop(0, n, column, jnp.concatenate([a, b[:, None]], axis=1))[:, n]
+
+
 def total(terms: Iterable) -> Any:
     """The sum of the terms, without an array of zeros to start from, which the compiler would have
     to remove; 0 if there are none."""

@@ -187,6 +187,7 @@ def _solution(variables: dict, metadata: dict) -> Solution:
     samples: dict[str, Any] = {name: array(variable) for name, variable in SAMPLE_VARIABLES.items()}
     records = Event(**{name: array(variable) for name, variable in EVENT_VARIABLES.items()})
     about = {name: metadata[name] for name in METADATA if name in metadata}
+    about |= {name: tuple(about.get(name, ())) for name in ("coordinates", "velocities")}
     return Solution(
         **samples,
         events=Events(records, array("event_count"))

@@ -1,13 +1,17 @@
-"""A quick plot of a run: q, v, lam and energy over time."""
+"""A quick plot of a run: q, v, lam and energy over time; what has different units on axes of its
+own."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from nsdyn._coordinates import name_of, numbered, unit_of
 from nsdyn.errors import ProblemError
 from nsdyn.results.solution import Solution
 
 if TYPE_CHECKING:  # slow to import
+    import matplotlib.axes
     import matplotlib.figure
 
 COLOURS = (
@@ -23,41 +27,76 @@ STYLES = ("-", "--", "-.", ":")
 MOST_LABELS = 8  # with more lines there is no legend
 
 
+class Panel(NamedTuple):
+    """Lines over one pair of axes."""
+
+    label: str
+    names: Sequence[str]  # of the lines, for the legend; none: no legend
+    t: np.ndarray
+    values: np.ndarray  # shape (times, lines)
+
+
 def figure(run: Solution) -> "matplotlib.figure.Figure":
     from matplotlib.figure import Figure  # not pyplot, which keeps global state
 
     if run.is_batch:
         raise ProblemError("plot: this is a batch of runs; plot one of them, solution[i].plot()")
     e = run.events.trimmed()
-    panels = [
-        ("q", "q", *with_jumps(run.t, run.q, e.t, e.q, e.q)),
-        ("v", "v", *with_jumps(run.t, run.v, e.t, e.v_before, e.v_after)),
-        ("lam (forces)", "lam", run.t, run.lam),
-        ("T + V" if run.has_potential else "T", "", run.t, run.energy[:, None]),
-    ]
-    panels = [panel for panel in panels if panel[3].shape[1]]
-    figure = Figure(figsize=(7.0, 0.5 + 1.7 * len(panels)), dpi=150, layout="constrained")
-    axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
-    for ax, (label, name, t, values) in zip(axes, panels, strict=True):
+    drawn = panels(run)
+    figure = Figure(figsize=(7.0, 0.5 + 1.7 * len(drawn)), dpi=150, layout="constrained")
+    axes = figure.subplots(len(drawn), 1, sharex=True, squeeze=False)[:, 0]
+    for ax, panel in zip(axes, drawn, strict=True):
         for when in e.t:
             ax.axvline(when, color="0.6", linewidth=0.6, zorder=0)
-        for i, line in enumerate(values.T):
-            style = {
-                "color": COLOURS[i % len(COLOURS)],
-                "linestyle": STYLES[i // len(COLOURS) % len(STYLES)],
-            }
-            ax.plot(t, line, linewidth=1.2, label=f"{name}[{i}]", **style)
-        if name and values.shape[1] <= MOST_LABELS:
-            ax.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-        ax.set_ylabel(label, fontsize=9)
-        ax.tick_params(labelsize=8)
-        ax.spines[["top", "right"]].set_visible(False)
+        _draw(ax, panel)
     figure.align_ylabels(axes)
-    axes[-1].set_xlabel("t", fontsize=9)
+    axes[-1].set_xlabel("t [s]" if any(map(unit_of, run.coordinates)) else "t", fontsize=9)
     axes[0].set_title(
         f"{run.problem}: {run.integrator}, {run.law}", fontsize=8, loc="left", wrap=True
     )
     return figure
+
+
+def panels(run: Solution) -> list[Panel]:
+    """What is drawn, from top to bottom; panels without lines are left out."""
+    e = run.events.trimmed()
+    q = with_jumps(run.t, run.q, e.t, e.q, e.q)
+    v = with_jumps(run.t, run.v, e.t, e.v_before, e.v_after)
+    energy = "T + V" if run.has_potential else "T"
+    found = [
+        *_by_unit("q", run.coordinates, *q),
+        *_by_unit("v", run.velocities, *v),
+        Panel("lam (forces)", numbered((), "lam", run.lam.shape[1]), run.t, run.lam),
+        Panel(energy, (), run.t, run.energy[:, None]),
+    ]
+    return [panel for panel in found if panel.values.shape[1]]
+
+
+def _by_unit(symbol: str, names: Sequence[str], t: np.ndarray, values: np.ndarray) -> list[Panel]:
+    """A panel for each unit, in the order in which they occur."""
+    if not any(map(unit_of, names)):
+        return [Panel(symbol, numbered(names, symbol, values.shape[1]), t, values)]
+    found = []
+    for unit in dict.fromkeys(map(unit_of, names)):
+        own = [i for i, name in enumerate(names) if unit_of(name) == unit]
+        label = f"{symbol} [{unit}]" if unit else symbol
+        found.append(Panel(label, [name_of(names[i]) for i in own], t, values[:, own]))
+    return found
+
+
+def _draw(ax: "matplotlib.axes.Axes", panel: Panel) -> None:
+    for i, line in enumerate(panel.values.T):
+        style: dict[str, Any] = {
+            "color": COLOURS[i % len(COLOURS)],
+            "linestyle": STYLES[i // len(COLOURS) % len(STYLES)],
+        }
+        name = panel.names[i] if panel.names else None
+        ax.plot(panel.t, line, linewidth=1.2, label=name, **style)
+    if panel.names and len(panel.names) <= MOST_LABELS:
+        ax.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    ax.set_ylabel(panel.label, fontsize=9)
+    ax.tick_params(labelsize=8)
+    ax.spines[["top", "right"]].set_visible(False)
 
 
 def with_jumps(

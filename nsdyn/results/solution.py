@@ -11,11 +11,13 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from nsdyn._coordinates import name_of, unit_of
 from nsdyn._types import Params
 from nsdyn._version import __version__
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import FIRST_REASON
 from nsdyn.numerics.newton import Effort
+from nsdyn.results.drawing import Drawing
 from nsdyn.results.events import Events, counted
 from nsdyn.status import MESSAGES, Status
 from nsdyn.stepping.log import Event
@@ -23,6 +25,8 @@ from nsdyn.stepping.log import Event
 if TYPE_CHECKING:  # slow to import
     import matplotlib.figure
     import xarray
+
+    from nsdyn.problem import Problem
 
 Values = Any  # a numpy array, or a JAX array while a run is traced
 
@@ -60,6 +64,8 @@ class Solution(eqx.Module):
     effort: the work of Newton's method.
     problem, integrator, law, params, step, save_every, t0, t_end, nsdyn_version: the settings.
     backend: the compiler of the run, "xla" or "native".
+    coordinates, velocities: names and units of q and v, as in the problem; () if it has none.
+    drawing: how the problem is drawn, for `animate`; not saved.
 
     In a batch (from `sweep`, or from `rollout` under vmap) all arrays have one more axis in front,
     except that `t` may be shared; `len` is the number of runs and `solution[i]` the i-th run.
@@ -89,6 +95,9 @@ class Solution(eqx.Module):
     backend: str = _about("xla")
     nsdyn_version: str = _about(__version__)
     note: str = _about("")  # what more is known about the place where the run stopped
+    coordinates: tuple[str, ...] = _about(())
+    velocities: tuple[str, ...] = _about(())
+    drawing: Drawing | None = None
 
     @property
     def is_batch(self) -> bool:
@@ -198,9 +207,19 @@ class Solution(eqx.Module):
 
         variables = self._variables()
         coords = {name: variables.pop(name) for name in ("time", "event_time")}
-        attributes = {name: getattr(self, name) for name in METADATA if name != "has_potential"}
+        coords |= self._labels()
+        attributes = {name: getattr(self, name) for name in METADATA if name not in IN_ARRAYS}
         attributes = {name: x for name, x in attributes.items() if x is not None}
         return xarray.Dataset(variables, coords, attributes | {"params": _text(plain(self.params))})
+
+    def _labels(self) -> dict[str, tuple]:
+        """Names of coordinates and velocities, and their units, for the axes of the dataset."""
+        found: dict[str, tuple] = {}
+        for axis, names in (("coordinate", self.coordinates), ("velocity", self.velocities)):
+            if names:
+                found[axis] = ([axis], [name_of(x) for x in names], {"long_name": axis})
+                found[f"{axis}_unit"] = ([axis], [unit_of(x) for x in names])
+        return found
 
     def _variables(self) -> dict[str, tuple]:
         """{name: (dimensions, array, attributes)} of the dataset."""
@@ -242,10 +261,33 @@ class Solution(eqx.Module):
 
     def plot(self) -> "matplotlib.figure.Figure":
         """A matplotlib Figure of q, v, lam and energy over time, with events as thin vertical
-        lines. Opens no window."""
+        lines; coordinates with different units have axes of their own. Opens no window."""
         from nsdyn.results.plot import figure
 
         return figure(self)
+
+    def animate(
+        self,
+        path: str | os.PathLike[str],
+        problem: "Problem | None" = None,
+        *,
+        speed: float | None = None,
+        rate: int = 25,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Write the motion as a film, `path` ending in .gif, or in .mp4 where ffmpeg is installed.
+        Events flash.
+
+        problem: whose `shape` and structure of parameters are used; a run that was loaded from a
+            file, or comes from `rollout`, does not know them.
+        speed: seconds of the motion in a second of the film; 1 is real time. By default real time
+            for runs of 2 to 20 s, otherwise so that the film takes 6 s.
+        rate: frames in a second of the film.
+        progress: progress(done, total) is called after each frame.
+        """
+        from nsdyn.results.film import write
+
+        write(self, path, problem, speed, rate, progress)
 
 
 def _with(cls: type, key: str) -> dict[str, Any]:
@@ -268,6 +310,7 @@ EFFORT = {
     "failed": "whether Newton's method failed",
 }
 METADATA = tuple(_with(Solution, "about"))
+IN_ARRAYS = ("has_potential", "coordinates", "velocities")  # a dataset says these by its arrays
 
 
 def _spread(axes: int) -> Callable:

@@ -108,6 +108,11 @@ class AbstractIntegrator(eqx.Module):
         return False
 
     @property
+    def resolves_contacts(self) -> bool:
+        """Whether it finds the impulses of `Contacts`."""
+        return False
+
+    @property
     def max_events_in_step(self) -> int:
         """The largest number of events in one step."""
         return 1

@@ -108,7 +108,7 @@ TRACK = Switching(modes=(level, ramp), switches=(beyond,))
 
 def corner(l: float = 0.5, t_end: float = 0.3) -> Problem:
     params = {"g": GRAVITY, "l": l}
-    start = {"q0": [0.0, 0.0], "v0": [SPEED, 0.0]}
+    start: dict[str, Any] = {"q0": [0.0, 0.0], "v0": [SPEED, 0.0]}
     return Problem("corner", PARTICLE, TRACK, **start, t_end=t_end, params=params)
 
 
@@ -143,7 +143,7 @@ LOCKS = Scheduled(times=LOCKED, stages=(None, lock(1), lock(1, 2)))
 
 
 def locks() -> Problem:
-    start = {"q0": [0.5, -0.3, 0.2], "v0": [1.0, 2.0, -1.0]}
+    start: dict[str, Any] = {"q0": [0.5, -0.3, 0.2], "v0": [1.0, 2.0, -1.0]}
     return Problem("locks", SPRINGS, LOCKS, **start, t_end=0.2)
 
 
@@ -217,7 +217,7 @@ BLADE = Nonholonomic(sideways)
 
 
 def skate() -> Problem:
-    start = {"q0": [0.0, 0.0, 0.0], "v0": [1.0, 0.0, 2.0]}
+    start: dict[str, Any] = {"q0": [0.0, 0.0, 0.0], "v0": [1.0, 0.0, 2.0]}
     return Problem("skate", SKATE, BLADE, **start, t_end=1.0)
 
 

@@ -42,7 +42,7 @@ class Table(NamedTuple):
 
 
 def markdown() -> str:
-    """Both tables, as in the README."""
+    """Both tables, as in docs/concepts."""
     return f"{pairs().markdown()}\n\n{switches().markdown()}"
 
 

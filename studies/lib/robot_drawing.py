@@ -3,22 +3,21 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
 
-from nsdyn._types import Configuration, Params
-from nsdyn.multibody.chain import poses
-from nsdyn.problems.geared_chain import tip_position
+from nsdyn._types import Params
+from nsdyn.problems.geared_chain import shape
 
 SIDE, ABOVE = (0, 2), (0, 1)  # the two visible coordinates
 
 
-@jax.jit
-def skeleton(q: Configuration, p: Params) -> jax.Array:
+def skeleton(q: np.ndarray, p: Params) -> np.ndarray:
     """Base, joints and tip in the world, shape (n + 2, 3); q are motor angles."""
-    joints = poses(p["chain"], q / p["ratio"])[1]
-    return jnp.concatenate([jnp.zeros((1, 3)), joints, tip_position(q, p)[None]])
+    return np.asarray(_shape(q, p)[0])
+
+
+_shape = jax.jit(shape)
 
 
 def robot(

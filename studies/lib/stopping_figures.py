@@ -89,7 +89,7 @@ def _borders(ax: Axes, data: Dataset, kind: np.ndarray) -> None:
 def poses(right: Dataset, wrong: Dataset) -> Figure:
     fig, axes = style.figure((1, 2), style.DOUBLE, 3.3)
     p = problems.get("emergency_stop").params
-    points = lambda q: np.asarray(robot_drawing.skeleton(q, p))
+    points = lambda q: robot_drawing.skeleton(q, p)
     for ax, letter, view in zip(axes, "ab", (SIDE, ABOVE), strict=True):
         robot_drawing.floor(ax, view)
         places = [ax, _inset(ax, right.tip.values[-1, view])] if view == SIDE else [ax]

@@ -37,7 +37,7 @@ def _write(right: Dataset, wrong: Dataset, times: np.ndarray, path: Path) -> Non
     for ax, view in zip(axes, (SIDE, ABOVE), strict=True):
         robot_drawing.floor(ax, view)
         robot_drawing.robot(
-            ax, np.asarray(robot_drawing.skeleton(right.q.values[0], p)), view, "0.85", zorder=1
+            ax, robot_drawing.skeleton(right.q.values[0], p), view, "0.85", zorder=1
         )
         robot_drawing.axes_of(ax, view, LIMITS[view])
     fig.canvas.draw()
@@ -63,7 +63,7 @@ def _frame(
     before = len(ax.lines)
     for data, colour, width in ((wrong, style.ORANGE, 4.0), (right, style.BLUE, 2.5)):
         row = int(np.searchsorted(data.t.values, t, side="right")) - 1
-        points = np.asarray(robot_drawing.skeleton(data.q.values[row], p))
+        points = robot_drawing.skeleton(data.q.values[row], p)
         ax.plot(
             *data.tip.values[: row + 1, view].T,
             color=colour,

@@ -1,0 +1,170 @@
+"""Contacts at one point, with the rows of all other constraints eliminated.
+
+H are the gradients of the contact rows, d psi/dv, and P the impulses that act on the mechanism
+along +H, while live rows G of other constraints hold:
+
+    M dv + G^T dLam = H^T P,   G dv = 0    ->    dv = B P,   dLam = C P                        (1)
+    u = psi + E psi(w) = W P + b,   W = H B,   b = psi(v_b) + E psi(w)                         (2)
+
+with the velocity v_b that the other constraints alone would leave, and the velocity w at the
+beginning of the step; E holds e and e_T. P follows from the laws of contact, by
+`nsdyn.numerics.cone`. Then
+
+    v = v_b + B P,   Lam = Lam_b + C P,   and Lam = -P in the rows of contacts                 (3)
+
+so that M (v - v_before) + G^T Lam = 0 for all rows, with one sign.
+
+Positions are pushed out, never pulled in: for the normal rows N = H_N, the smallest motion x in the
+mass metric near the motion x_b of the other constraints is
+
+    x = x_b + B_N kap,   0 <= c_N + N x,   kap >= 0,   kap (c_N + N x) = 0                     (4)
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from nsdyn._types import Jacobian, Params, Rows, Velocity
+from nsdyn.constraints.contacts import Contacts
+from nsdyn.mechanics.model import Model, Point, split
+from nsdyn.mechanics.saddle_point import SaddlePoint
+from nsdyn.numerics import cone, small
+
+
+class Coefficients(eqx.Module):
+    """mu (k,) and the restitution E (k, d) of all contacts."""
+
+    mu: Float[Array, " k"]
+    E: Float[Array, "k d"]
+
+
+def _counts(model: Model) -> list[tuple[int, int]]:
+    """(contacts, rows of each) of the parts; (0, 0) for other constraints."""
+    each = zip(model.parts, model.row_counts, model.mode_shapes, strict=True)
+    return [
+        (shape[0], rows // shape[0]) if part.unilateral and shape[0] else (0, 0)
+        for part, rows, shape in each
+    ]
+
+
+def _contacts(model: Model) -> list[tuple[Contacts, int, int]]:
+    """The parts that are contacts, with their numbers of contacts and of rows of each."""
+    each = zip(model.parts, _counts(model), strict=True)
+    return [(part, k, d) for part, (k, d) in each if isinstance(part, Contacts)]
+
+
+def size(model: Model) -> tuple[int, int]:
+    """The number of contacts, and the largest number of rows of one; others are padded."""
+    counts = _counts(model)
+    return sum(k for k, _ in counts), max(d for _, d in counts)
+
+
+def padded(model: Model, rows: Array) -> Array:
+    """The contact rows among all rows (m, ...) as (k, d, ...); missing rows are zero."""
+    _, most = size(model)
+    found = []
+    pieces = zip(split(rows, model.row_counts), _counts(model), strict=True)
+    for piece, (k, d) in pieces:
+        if k:
+            block = piece.reshape(k, d, *piece.shape[1:])
+            width = [(0, 0), (0, most - d)] + [(0, 0)] * (block.ndim - 2)
+            found.append(jnp.pad(block, width) if d < most else block)
+    return jnp.concatenate(found)
+
+
+def spread(model: Model, P: Float[Array, "k d"]) -> Rows:
+    """Numbers (k, d) of contacts in the places of their rows; zero in the other rows."""
+    found = []
+    first = 0
+    for count, (k, d) in zip(model.row_counts, _counts(model), strict=True):
+        found.append(P[first : first + k, :d].reshape(-1) if k else jnp.zeros(count))
+        first += k
+    return jnp.concatenate(found)
+
+
+def is_contact(model: Model) -> np.ndarray:
+    """Which rows are those of contacts, shape (m,)."""
+    mask = np.ones(model.m, bool)
+    mask[model.bilateral] = False
+    return mask
+
+
+def gaps(model: Model, point: Point, p: Params) -> Float[Array, " k"]:
+    return jnp.concatenate([part.gaps(point.q, point.t, p) for part, _, _ in _contacts(model)])
+
+
+def coefficients(model: Model, p: Params) -> Coefficients:
+    _, most = size(model)
+    found = [part.coefficients(p, k) for part, k, _ in _contacts(model)]
+    mu, e, e_T = (jnp.concatenate(x) for x in zip(*found, strict=True))
+    E = jnp.concatenate([e[:, None], jnp.repeat(e_T[:, None], most - 1, axis=1)], axis=1)
+    return Coefficients(mu, E)
+
+
+def with_modes(model: Model, point: Point, mode: Int[Array, " k"]) -> Point:
+    """The point with these modes of its contacts."""
+    modes = []
+    first = 0
+    for old, (k, _) in zip(model.split_mode(point.mode), _counts(model), strict=True):
+        modes.append(mode[first : first + k].astype(old.dtype) if k else old)
+        first += k
+    return point.replace(mode=model.join_modes(modes))
+
+
+class ContactProblem(eqx.Module):
+    """The numbers of (2), and which contacts take part."""
+
+    W: Float[Array, "kd kd"]
+    b: Float[Array, "k d"]
+    mu: Float[Array, " k"]
+    on: Bool[Array, " k"]
+
+    def solve(self, P0: Float[Array, "k d"], careful: bool = False) -> cone.Answer:
+        return cone.solve(self.W, self.b, self.mu, self.on, P0, careful=careful)
+
+
+class ContactRows:
+    """The contacts of a model at the point of `here`; H is that of another point if given."""
+
+    def __init__(self, here: SaddlePoint, H: Float[Array, "k d n"] | None = None) -> None:
+        model = here.model
+        self.here = here
+        rows = padded(model, here.gradients) if H is None else H
+        self.shape = rows.shape[:2]
+        self.H: Jacobian = rows.reshape(-1, rows.shape[2])
+        self.B, self.C = here.respond(self.H.T)  # (1)
+        self.W = small.matmul(self.H, self.B)
+
+    def landed(
+        self, v: Velocity, Lam: Rows, direction: Jacobian, P: Float[Array, "k d"]
+    ) -> tuple[Velocity, Rows, Jacobian]:
+        """A jump to v with the impulses of the contacts added, (3)."""
+        model = self.here.model
+        flat = P.reshape(-1)
+        Lam = Lam + small.matvec(self.C, flat) - spread(model, P)
+        direction = jnp.where(is_contact(model)[:, None], self._directions(), direction)
+        return v + small.matvec(self.B, flat), Lam, direction
+
+    def _directions(self) -> Jacobian:
+        k, d = self.shape
+        columns = self.H.reshape(k, d, -1)
+        return jax.vmap(lambda x: spread(self.here.model, x), in_axes=2, out_axes=1)(columns)
+
+    def normal_rates(self, x: Velocity) -> Float[Array, " k"]:
+        """N x."""
+        return small.matvec(self.H[:: self.shape[1]], x)
+
+    def pushed_out(
+        self, x: Velocity, c: Float[Array, " k"], on: Bool[Array, " k"]
+    ) -> tuple[Velocity, Any]:
+        """x of (4), and whether it was found."""
+        k, d = self.shape
+        B = self.B[:, ::d]
+        b = c + self.normal_rates(x)
+        zero = jnp.zeros(k)
+        found = cone.solve(self.W[::d, ::d], b[:, None], zero, on, zero[:, None])
+        return x + small.matvec(B, found.P[:, 0]), found.solved  # (4)

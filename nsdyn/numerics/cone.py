@@ -1,0 +1,180 @@
+"""Many contacts with Coulomb friction at once: the solution of (1) and (2) of
+`nsdyn.numerics.cone_problem`, and its derivative.
+
+No method solves all of these problems, so several are tried, one after the other:
+
+    0  semismooth Newton from P0, the impulses of the step before
+    1  interior points, then Newton
+    2  proximal points from the best x so far, then Newton
+    3  Newton from a few fixed, pseudo-random starts
+
+`solve` tries 0 alone, which is what nearly all steps of a simulation need; `careful=True` tries all
+of them. A solution whose error exceeds ACCEPTED, or whose impulses are without bound, is reported
+as not solved: there may be none (a body squeezed between closing walls).
+
+With F(x; W, b, mu) = 0 and its Jacobian J on the branch that x is on,
+
+    dx = -J^-1 dF/d(W, b, mu)                                                                  (1)
+
+The scaling drops out, as F = 0 holds for any. J is singular where contacts are redundant; then
+(J + 1e-9)^-1 with refinements gives one of the many dx, and the change of u = W P + b that all of
+them have in common, if u is unique at all. On the edge between two branches the derivative is that
+of one side.
+"""
+
+import functools
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from nsdyn._types import Scalar
+from nsdyn.numerics import small
+from nsdyn.numerics.cone_interior import interior_point
+from nsdyn.numerics.cone_newton import WORTHLESS, newton, proximal_points
+from nsdyn.numerics.cone_problem import (
+    ConeProblem,
+    ContactMask,
+    Impulses,
+    PerContact,
+    Scaling,
+)
+
+TOLERANCE = 1e-13  # of the error that the iterations aim at
+GOOD = 1e-12  # with which no further method is tried, but for random starts
+ACCEPTED = 1e-9  # and that is accepted in the end
+UNBOUNDED = 1e8  # impulses, without units, that mean that there is no solution
+FIRST, LATER = 10, 25  # largest numbers of Newton's iterations, from P0 and later
+POINTS = 40  # largest number of proximal points
+GUESSES = 12  # fixed starts
+SPREAD = 3.0  # their size
+REGULAR = 1e-9  # added to J in (1)
+REFINEMENTS = 3
+
+
+class Answer(eqx.Module):
+    """A solution.
+
+    P: the impulses, normal first. mode: OPEN, STICK or SLIP for each contact.
+    error: the residual without units. solved: whether it is small enough.
+    attempts: how many methods were tried. iterations: those of Newton's method, in all of them.
+    """
+
+    P: Impulses
+    mode: Int[Array, " k"]
+    error: Scalar
+    solved: Bool[Array, ""]
+    attempts: Int[Array, ""]
+    iterations: Int[Array, ""]
+
+
+def solve(
+    W: Float[Array, "kd kd"],
+    b: Impulses,
+    mu: PerContact,
+    on: ContactMask,
+    P0: Impulses,
+    careful: bool = False,
+) -> Answer:
+    """The impulses P of k contacts with u = W P + b, each with d rows, normal first; `mu` and `on`
+    for each contact. P0 is where the search begins; it has no derivative."""
+    return _solution(careful, W, b, mu, on, P0)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _solution(careful: bool, W, b, mu, on, P0) -> Answer:
+    scaling = Scaling.of(W, b, on)
+    problem = scaling.apply(W, b, mu)
+    x0 = jnp.where(scaling.rows, P0 / scaling.size, 0.0)
+    x, error, attempts, iterations = (_carefully if careful else _quickly)(problem, x0)
+    bounded = jnp.max(jnp.abs(x), initial=0.0) < UNBOUNDED
+    return Answer(
+        P=jnp.where(scaling.rows, scaling.size * x, 0.0),
+        mode=problem.modes(x),
+        error=error,
+        solved=(error <= ACCEPTED) & bounded,
+        attempts=attempts,
+        iterations=iterations,
+    )
+
+
+@_solution.defjvp
+def _rule(careful: bool, primals: tuple, tangents: tuple) -> tuple[Answer, Answer]:
+    W, b, mu, on, _ = primals
+    dots = tangents[:3]
+    answer = _solution(careful, *primals)
+    scaling = Scaling.of(W, b, on)
+    x = jnp.where(scaling.rows, answer.P / scaling.size, 0.0)
+
+    def residual(W, b, mu):
+        problem = scaling.apply(W, b, mu)
+        return problem.residual(x, problem.velocity(x)).reshape(-1)
+
+    dF = jax.jvp(residual, (W, b, mu), dots)[1]
+    J = scaling.apply(W, b, mu).jacobian(x)
+    dx = _regular_solution(J, -dF).reshape(b.shape)  # (1)
+    none: Any = lambda a: np.zeros(a.shape, jax.dtypes.float0)
+    return answer, Answer(
+        P=jnp.where(scaling.rows, scaling.size * dx, 0.0),
+        mode=none(answer.mode),
+        error=jnp.zeros_like(answer.error),
+        solved=none(answer.solved),
+        attempts=none(answer.attempts),
+        iterations=none(answer.iterations),
+    )
+
+
+def _regular_solution(J: Float[Array, "n n"], c: Float[Array, " n"]) -> Float[Array, " n"]:
+    """x with J x = c, also for a singular J if the equations are consistent."""
+    n = J.shape[0]
+    inverse = small.inverse(J + REGULAR * jnp.eye(n))
+    x = inverse @ c
+    for _ in range(REFINEMENTS):
+        x = x + inverse @ (c - J @ x)
+    return x
+
+
+def _quickly(problem: ConeProblem, x0: Impulses) -> tuple[Impulses, Scalar, Any, Any]:
+    found = newton(problem, x0, True, FIRST, TOLERANCE)
+    return found.x, found.error, jnp.ones((), int), found.rounds
+
+
+def _carefully(problem: ConeProblem, x0: Impulses) -> tuple[Impulses, Scalar, Any, Any]:
+    """All attempts, each only if it is needed."""
+    k, d = problem.shape
+    guesses = SPREAD * np.random.default_rng(0).normal(size=(GUESSES, k, d))
+
+    def going(c: tuple) -> Array:
+        _, error, i, _ = c
+        # Interior points also where Newton's error is small, but not as small as it could be.
+        further = ((i == 1) & (error > TOLERANCE)) | ((i == 2) & (error > GOOD))
+        return (i == 0) | further | ((error > ACCEPTED) & (i < last))
+
+    def attempt(c: tuple) -> tuple:
+        best, error, i, count = c
+        inner = interior_point(problem, i == 1)
+        near = proximal_points(problem, best, i == 2, POINTS, TOLERANCE)
+        guess = lax.dynamic_index_in_dim(
+            jnp.asarray(guesses), jnp.maximum(i - 3, 0), keepdims=False
+        )
+        starts = (i == 0, x0), (i == 1, inner), (i == 2, near)
+        start = guess
+        for now, x in starts:
+            start = jnp.where(now, x, start)
+        found = newton(problem, start, True, jnp.where(i == 0, FIRST, LATER), TOLERANCE)
+        better = found.error < error
+        return (
+            jnp.where(better, found.x, best),
+            jnp.where(better, found.error, error),
+            i + 1,
+            count + found.rounds,
+        )
+
+    last = 3 + GUESSES
+    zero = jnp.zeros((), int)
+    first = (x0, jnp.full((), WORTHLESS), zero, zero)
+    return lax.while_loop(going, attempt, first)

@@ -1,0 +1,103 @@
+"""Bouncing ball: a ball that falls on the ground and loses a part of its speed at each impact.
+
+The first problem of nonsmooth mechanics. The ball, of mass m, is at the height q; with the law
+`Restitution(e)`, whose e is that of the law and not of the problem,
+
+    m q'' = -m g,   q >= 0,   q'+ = -e q'- at an impact                                          (1)
+
+From rest at the height h the impacts are at
+
+    t_1 = sqrt(2 h/g),   t_(k+1) = t_k + 2 e^k t_1                                               (2)
+
+and the speed after the k-th is e^k g t_1: they accumulate at t_1 (1 + e)/(1 - e). The reference is
+at t = 3 s, after four of them, for e = 0.9. h = 1 m and g = 9.81 m/s^2 are assumed, as nearly
+everywhere.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+import nsdyn
+from nsdyn._types import AnyTime, Configuration, Matrix, Number, Params, Scalar, Velocity
+
+ABOUT = nsdyn.About(tags=("contact", "impact"), source="folklore")
+
+HEIGHT, GRAVITY, E, END = 1.0, 9.81, 0.9, 3.0
+
+
+def exact(t: float, e: float = E, h: float = HEIGHT, g: float = GRAVITY) -> tuple[float, float]:
+    """Height and velocity at the time t, before the impacts accumulate."""
+    first = np.sqrt(2 * h / g)
+    if t < first:
+        return h - g * t**2 / 2, -g * t
+    start, speed = first, e * g * first
+    while t > start + 2 * speed / g:  # (2)
+        start, speed = start + 2 * speed / g, e * speed
+    return speed * (t - start) - g * (t - start) ** 2 / 2, speed - g * (t - start)
+
+
+def impacts(count: int, e: float = E, h: float = HEIGHT, g: float = GRAVITY) -> np.ndarray:
+    """The times of the first impacts."""
+    first = np.sqrt(2 * h / g)
+    return first * (1 + 2 * np.concatenate([[0.0], np.cumsum(e ** np.arange(1, count))]))  # (2)
+
+
+_end = exact(END)
+REFERENCE = nsdyn.Reference(
+    q=(float(_end[0]),),
+    v=(float(_end[1]),),
+    source="closed form",
+    tolerance=1e-10,
+    scale_q=(HEIGHT,),
+    scale_v=(4.4,),  # at the first impact
+    law=f"Restitution(e={E})",
+    agrees=(
+        nsdyn.Agreement("EventDriven(RK4())", 100, 1e-12),
+        nsdyn.Agreement("EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))", 50, 1e-11),
+        nsdyn.Agreement("NSGA()", 16000, 2e-3),
+    ),
+)
+
+
+def mass(q: Configuration, p: Params) -> Matrix:
+    return p["m"] * jnp.eye(1)
+
+
+def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
+    return -p["m"] * p["g"] * jnp.ones(1)
+
+
+def potential(q: Configuration, p: Params) -> Scalar:
+    return p["m"] * p["g"] * q[0]
+
+
+def height(q: Configuration, t: AnyTime, p: Params) -> Scalar:
+    return q[0]
+
+
+def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
+    """The ball, and the ground."""
+    return (jnp.stack([jnp.zeros(()), q[0]])[None], jnp.array([[-0.5, 0.0], [0.5, 0.0]]))
+
+
+SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential)
+GROUND = nsdyn.Contact(height)
+
+
+def bouncing_ball(
+    h: Number = HEIGHT, m: Number = 1.0, g: Number = GRAVITY, t_end: float = END
+) -> nsdyn.Problem:
+    """The ball falls from rest at the height h; run it with Restitution(e). params: m, g."""
+    params = {name: jnp.asarray(value, float) for name, value in (("m", m), ("g", g))}
+    return nsdyn.Problem(
+        "bouncing_ball",
+        SYSTEM,
+        GROUND,
+        q0=jnp.asarray(h, float)[None],
+        v0=jnp.zeros(1),
+        t_end=t_end,
+        params=params,
+        coordinates=("y [m]",),
+        shape=shape,
+    )

@@ -1,0 +1,138 @@
+"""The page itself: one HTML file with everything in it."""
+
+import base64
+import html
+import io
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+import nsdyn
+from nsdyn.studies.lib import archive
+from nsdyn.studies.lib.report.collect import Study, Table
+
+SHOWN_BY = "player"  # the place of the player on the page
+WIDTH = 1500  # pixels of a figure
+COLOURS = 128  # of a figure: curves and text need no more
+PLAYER = """\
+<section class="player" aria-label="player">
+<div class="controls">
+<label>mechanism <select id="motion"></select></label>
+<label class="one">run <select id="first"></select></label>
+<label class="two">beside it <select id="second"></select></label>
+</div>
+<div class="stage">
+<div><canvas id="scene" tabindex="0" role="img" aria-label="the mechanism; in space, arrow keys turn it"></canvas></div>
+<div id="plots"></div>
+</div>
+<div class="controls">
+<button id="play">Play</button><button id="back">Event before</button><button id="next">Next event</button>
+<label>speed <select id="speed"><option>1</option><option>0.5</option><option>0.2</option><option>0.05</option><option>2</option></select></label>
+<output id="now">t = 0 s</output>
+</div>
+<input id="time" type="range" min="0" max="1" value="0" aria-label="time">
+<div class="marks" id="marks"></div>
+<div id="event" class="dim"></div>
+</section>
+<p class="dim">Space plays, the marks below the time line are events; click a plot to go to that time.</p>
+"""
+
+
+def write(path: str | Path, studies: Sequence[Study], motions: Sequence[dict[str, Any]]) -> Path:
+    """Write the page, at once or not at all."""
+    text = page(studies, motions)
+    return archive.replace(Path(path), lambda part: part.write_text(text, "utf-8"))
+
+
+def page(studies: Sequence[Study], motions: Sequence[dict[str, Any]]) -> str:
+    names = ([SHOWN_BY] if motions else []) + [study.name for study in studies]
+    links = "".join(f'<a href="#{name}">{_title(name)}</a>' for name in names)
+    now = datetime.now(UTC).strftime("%Y-%m-%d")
+    parts = [
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        "<title>nsdyn: report</title>",
+        '<link rel="icon" href="data:,">',
+        f"<style>{_asset('uPlot.min.css')}{_asset('report.css')}</style></head><body>",
+        f'<header><h1>nsdyn: studies</h1><div class="dim">nsdyn {nsdyn.__version__}, {now}</div>',
+        f"<nav>{links}</nav></header><main>",
+        _motions(motions) if motions else "",
+        *(_section(study) for study in studies),
+        f"<details><summary>Licences</summary><pre>uPlot\n\n{_asset('uPlot-LICENSE.txt')}</pre>",
+        f"</details></main><script>{_asset('uPlot.iife.min.js')}</script>",
+        f"<script>{_asset('report.js')}</script></body></html>",
+    ]
+    return "\n".join(parts)
+
+
+def _motions(motions: Sequence[dict[str, Any]]) -> str:
+    data = json.dumps(list(motions)).replace("<", "\\u003c")
+    held = f'<script type="application/json" id="motions">{data}</script>'
+    return f'<h2 id="{SHOWN_BY}">Mechanisms in motion</h2>{PLAYER}{held}'
+
+
+def _section(study: Study) -> str:
+    figures = "".join(_figure(path) for path in study.figures)
+    texts = "".join(
+        f"<details open><summary>{_title(name)}</summary><pre>{html.escape(text)}</pre></details>"
+        for name, text in study.texts.items()
+    )
+    origin = "".join(
+        f"<tr><td>{name}</td><td>{html.escape(text)}</td></tr>"
+        for name, text in study.origin.items()
+    )
+    return (
+        f'<h2 id="{study.name}">{_title(study.name)}</h2>'
+        f'<div class="figures">{figures}</div>'
+        f"<details><summary>Captions</summary><pre>{html.escape(study.captions)}</pre></details>"
+        f"{texts}{''.join(_table(table) for table in study.tables)}"
+        f"<details><summary>Where the data come from</summary><table>{origin}</table></details>"
+    )
+
+
+def _table(table: Table) -> str:
+    head, *rows = table.rows
+    cell = lambda text: f"<td>{html.escape(text)}</td>"
+    heads = "".join(f"<th><button>{html.escape(text)}</button></th>" for text in head)
+    body = "".join(f"<tr>{''.join(cell(text) for text in row)}</tr>" for row in rows)
+    return (
+        f'<h3>{_title(table.name)}</h3><div class="scroll"><table class="sortable">'
+        f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _figure(path: Path) -> str:
+    kind, data = _picture(path)
+    text = base64.b64encode(data).decode()
+    name = _title(path.stem)
+    image = f'<img src="data:image/{kind};base64,{text}" alt="{name}" loading="lazy">'
+    return f"<figure>{image}<figcaption>{name}</figcaption></figure>"
+
+
+def _picture(path: Path) -> tuple[str, bytes]:
+    """A figure as it is, but a large one of pixels with fewer of them and fewer colours."""
+    if path.suffix == ".svg":
+        return "svg+xml", path.read_bytes()
+    if path.suffix != ".png":
+        return path.suffix[1:], path.read_bytes()
+    with Image.open(path) as image:
+        picture = image.convert("RGB")
+    if picture.width > WIDTH:
+        height = round(picture.height * WIDTH / picture.width)
+        picture = picture.resize((WIDTH, height), Image.Resampling.LANCZOS)
+    held = io.BytesIO()
+    picture.quantize(COLOURS).save(held, "PNG", optimize=True)
+    return "png", held.getvalue()
+
+
+def _title(name: str) -> str:
+    return html.escape(name.replace("_", " ").replace("-", " "))
+
+
+def _asset(name: str) -> str:
+    return resources.files(__package__).joinpath("assets", name).read_text("utf-8")

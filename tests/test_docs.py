@@ -1,0 +1,147 @@
+"""What README and documentation print runs as printed, page by page, in an empty folder."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import nsdyn
+from nsdyn.cli.commands import app
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(python|sh)(?: (\S+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def run(page, folder, commands=True):
+    """The names that the blocks of a page define. A block with a file name is that file; nsdyn's
+    commands must succeed."""
+    names = {"__name__": "page"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for language, name, text in BLOCK.findall((ROOT / page).read_text("utf-8")):
+            if name:
+                Path(name).write_text(text)
+            elif language == "python":
+                exec(compile(text, page, "exec"), names)
+            elif commands:
+                follow(text)
+    return names
+
+
+def follow(text):
+    for line in text.splitlines():
+        result = CliRunner().invoke(app, shlex.split(line, comments=True)[1:])
+        assert result.exit_code == 0, f"{line}: {result.stderr}"
+
+
+def test_readme(tmp_path):
+    names = run("README.md", tmp_path, commands=False)
+    (event,) = names["trajectory"].events
+    assert event.t == pytest.approx(0.5)
+    np.testing.assert_allclose(event.v_after, [1.6, 0.8], atol=1e-12)
+    saved = nsdyn.load(tmp_path / "ramp.nc")
+    np.testing.assert_array_equal(saved.q, names["trajectory"].q)
+
+
+def test_the_example_is_short():
+    code = BLOCK.findall((ROOT / "README.md").read_text("utf-8"))
+    first = next(text for language, _, text in code if language == "python")
+    assert len([line for line in first.splitlines() if line.strip()]) <= 22
+
+
+@pytest.mark.parametrize("page", ["law", "integrator"])
+def test_extension_points_are_short(page):
+    text = (ROOT / "docs" / "tutorials" / f"{page}.md").read_text("utf-8")
+    (body,) = re.findall(r"^class .*?(?=^(?:\S|```))", text, re.MULTILINE | re.DOTALL)
+    assert len([line for line in body.splitlines() if line.strip()]) < 15
+
+
+def test_ten_minutes(tmp_path):
+    names = run("docs/start.md", tmp_path)
+    (event,) = names["solution"].events
+    slope = 0.3  # what moves along the normal of the ramp is gone
+    np.testing.assert_allclose(event.v_after, np.array([2, 2 * slope]) / (1 + slope**2), atol=1e-12)
+    assert (tmp_path / "run.png").is_file() and any((tmp_path / "compared").iterdir())
+
+
+def test_own_mechanism(tmp_path):
+    run_of = run("docs/tutorials/mechanism.md", tmp_path)["run"]
+    np.testing.assert_allclose(run_of.events.t, [0.4], atol=1e-12)
+    locked = run_of.t > 0.4
+    assert np.ptp(run_of.q[locked, 1]) < 1e-12
+
+
+def test_own_law(tmp_path):
+    jump = run("docs/tutorials/law.md", tmp_path)["jump"]
+    np.testing.assert_allclose(jump.v_after, [0.5 * 0.75 * 3.0])
+
+
+def test_own_integrator(tmp_path):
+    """Second order: the energy before the first lock is kept to h^2 times a few."""
+    run_of = run("docs/tutorials/integrator.md", tmp_path)["run"]
+    before = run_of.energy[run_of.t < run_of.events.t[0]]
+    assert np.ptp(before) < 1e-4 * np.max(np.abs(before))
+
+
+def test_sweep(tmp_path):
+    names = run("docs/tutorials/sweep.md", tmp_path)
+    assert names["batch"].q.shape[0] == 16
+    assert not names["batch"].status.any()
+
+
+def test_settings(tmp_path):
+    assert float(run("docs/concepts/accuracy.md", tmp_path)["loose"].lost) == 1e-6
+
+
+@pytest.mark.slow
+def test_compare(tmp_path, capsys):
+    run("docs/tutorials/compare.md", tmp_path)
+    assert "order" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_gradients(tmp_path):
+    names = run("docs/tutorials/gradients.md", tmp_path)
+    speed = names["final_speed"]
+    difference = (speed(2.0 + 1e-5) - speed(2.0 - 1e-5)) / 2e-5
+    assert names["slope"] == pytest.approx(float(difference), rel=1e-6)
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path):
+    pytest.importorskip("sphinx")
+    command = [sys.executable, "-m", "sphinx", "-W", "-q", str(ROOT / "docs"), str(tmp_path)]
+    built = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert built.returncode == 0, built.stderr
+    assert (tmp_path / "start.html").is_file()
+
+
+def test_every_page_with_code_is_run():
+    """The cookbook has a test of its own. Blocks without a language are shown only."""
+    source = Path(__file__).read_text("utf-8")
+    for page in PAGES:
+        if BLOCK.search(page.read_text("utf-8")) and page.name != "cookbook.md":
+            assert f'run("{page.relative_to(ROOT).as_posix()}"' in source, page
+
+
+def test_every_page_named_exists():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#]+\.md)[^)]*\)", page.read_text("utf-8")):
+            assert (page.parent / target).is_file(), f"{page.name}: {target}"
+
+
+def test_every_file_named_exists():
+    pattern = r"`((?:nsdyn|integrators|problems|studies|tests|docs)/[a-z_/]+\.(?:py|c|md))`"
+    for page in PAGES:
+        for path in re.findall(pattern, page.read_text("utf-8")):
+            assert (ROOT / path).is_file(), f"{page.name}: {path}"
+
+
+def test_every_status_has_a_message():
+    assert set(nsdyn.status.MESSAGES) == set(nsdyn.Status)
