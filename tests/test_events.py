@@ -248,3 +248,30 @@ def test_last_step_is_shortened_and_rows_are_thinned():
     assert np.allclose(out.q[-1], q, rtol=0, atol=1e-13)
     whole = run(track(), RK4, step=0.03, save_every=20)
     assert np.allclose(whole.t, [0.0, 0.4]) and np.allclose(whole.q[-1], q, rtol=0, atol=1e-13)
+
+
+def curved(q, v, lam, t, p, mode, held):
+    """A guard that is nearly constant on both sides of q = c, or steep beyond it."""
+    x = q[0] - p["c"]
+    z = jnp.where(p["steep"], 1.0 - jnp.exp(40.0 * x), -jnp.arctan(1e3 * x))
+    return jnp.where(mode == 0, z, 1.0)[None]
+
+
+@pytest.mark.parametrize("method", [integrators.RK4(), integrators.DormandPrince(8)])
+def test_strongly_curved_guards_are_located(method):
+    """On steps so long that Newton's method alone does not find the zero."""
+    part = nsdyn.Transitions(
+        rows=lambda q, t, p, mode, held: 0.0 * q,
+        live=lambda mode, p: jnp.zeros(1, bool),
+        guards=curved,
+        after=lambda fired, q, v, t, p, mode: mode + 1,
+        mode0=0,
+    )
+    system = nsdyn.System(mass=lambda q, p: jnp.eye(1), force=lambda q, v, t, p: jnp.zeros(1))
+    params = {"c": 0.5, "steep": True}
+    problem = nsdyn.Problem("curved", system, part, q0=[0.0], v0=[1.0], t_end=1.0, params=params)
+    c = np.tile(np.linspace(0.1, 0.9, 24), 2)
+    params = {"c": c, "steep": np.repeat([True, False], 24)}
+    found = nsdyn.sweep(problem, integrators.EventDriven(method), step=1.0, params=params)
+    assert found.ok.all(), found.failed
+    np.testing.assert_allclose(found.events.t[:, 0], c, rtol=0, atol=1e-9)

@@ -12,6 +12,7 @@ the long way, where everything is checked, refused and explained.
 
 import math
 from collections import OrderedDict
+from functools import cached_property
 from threading import local
 from typing import Any
 
@@ -25,7 +26,6 @@ from nsdyn.driver.arguments import Setup, Values, shown
 from nsdyn.driver.blocks import Block
 from nsdyn.driver.grid import Grid
 from nsdyn.driver.in_place import NO_ARRAY, InPlace
-from nsdyn.mechanics.model import Model
 from nsdyn.numerics.newton import Effort
 from nsdyn.problem import Problem
 from nsdyn.results.events import Events
@@ -90,6 +90,8 @@ class Known:
         self.may_be_coarse = may_be_coarse(problem, run.integrator)
         self.about = run.about(problem) | shown(problem) | {"backend": "native"}
         self.about |= {"nsdyn_version": __version__, "note": ""}
+        self.leaves: list[Any]
+        self.tree: Any
         self.leaves, self.tree = jax.tree.flatten(values.params)
         self.is_table = type(values.params) is dict and self.tree == jax.tree.structure(
             dict.fromkeys(values.params, 0)
@@ -100,13 +102,11 @@ class Known:
         self.sound: OrderedDict[bytes, None] = OrderedDict()
         self.grids: OrderedDict[tuple, tuple] = OrderedDict()
         self.misses = 0
-        self._model: Model | None = None
 
-    @property
-    def model(self) -> Model:
-        if self._model is None:
-            self._model = self.problem.model()
-        return self._model
+    @cached_property
+    def may_be_singular(self) -> bool:
+        """Whether rows can depend on each other at an event."""
+        return bool(self.problem.constraint) and not self.problem.model().rows_independent
 
     # Arguments
 
@@ -131,6 +131,7 @@ class Known:
     def _set_values(self, space: Workspace, params: Any, q0: Any, v0: Any) -> bool:
         """Put parameters and initial state in their places; False if they are not as usual."""
         problem = self.problem
+        tree: Any
         leaves, tree = jax.tree.flatten(problem.params if params is None else params)
         if tree != self.tree:
             return False
@@ -174,8 +175,8 @@ class Known:
         unusual, for instance a start that must be checked and was not."""
         space = self.workspace
         grid = self._grid(step, t_end, save_every)
-        usual = grid is not None and type(max_events) in INTEGERS and max_events > 0
-        if not usual or self.misses >= MISSES or not self._set_values(space, *values):
+        usual = type(max_events) in INTEGERS and max_events > 0 and self.misses < MISSES
+        if grid is None or not usual or not self._set_values(space, *values):
             return None
         if check and self._start(space) not in self.sound:
             return None
@@ -319,6 +320,6 @@ def _usual(x: Any, shape: tuple, dtype: Any) -> np.ndarray | None:
 def _filled(cls: type, fields: dict[str, Any]) -> Any:
     """An object of an equinox class, made from its fields as JAX does it: these have been checked
     and converted before."""
-    made = object.__new__(cls)
+    made: Any = object.__new__(cls)
     vars(made).update(fields)
     return made

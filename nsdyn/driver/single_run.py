@@ -115,7 +115,7 @@ def simulate(
 
 def _looked_at(known: again.Known, params: Any, solution: Solution) -> Solution:
     """A run whose like was made before, after the same looks at its events and steps."""
-    if not known.model.rows_independent:
+    if known.may_be_singular:
         own = None if params is None else lambda k: as_arrays(params)
         warn_if_singular(known.problem, solution.events, own)
     if known.may_be_coarse:

@@ -396,7 +396,9 @@ class EventDriven(AbstractIntegrator):
         return end, jnp.any(seen.fired) | seen.fell_back
 
     def _smooth(self, model: Model, state: State, h: Number, p: Params) -> State:
-        return _smooth(self, model, state, h, p)
+        # With error control a step is long, and so is its text: it is written once.
+        advance = _smooth_once if self.controls_error else _smooth
+        return advance(self, model, state, h, p)
 
     def _renewed(self, model: Model, state: State, p: Params) -> State:
         """The state with its constraints satisfied and the memory of the method rebuilt."""
@@ -487,7 +489,6 @@ class EventDriven(AbstractIntegrator):
         return state.point.replace(t=t, q=q, v=v)
 
 
-@traced_once
 def _smooth(driver: EventDriven, model: Model, state: State, h: Number, p: Params) -> State:
     """Phi: a step of the method with drift removed and guards evaluated."""
     method = driver.method
@@ -496,6 +497,9 @@ def _smooth(driver: EventDriven, model: Model, state: State, h: Number, p: Param
     point, memory = method.step(model, state.point, state.memory, h, p, finish)
     end = state.arrived(model, point, memory, p)
     return end if memory.effort is None else end.with_effort(memory.effort, state.point)
+
+
+_smooth_once = traced_once(_smooth)
 
 
 def _rates(model: Model, state: State, p: Params) -> Guards:

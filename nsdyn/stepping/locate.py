@@ -13,6 +13,12 @@ differs from that of Phi itself by no more than the error of a step; (3) does th
 derivative of Phi would need a second, larger copy of the step. If another guard turns out to have
 crossed before the located one, the search continues with that guard.
 
+Strongly curved guards, as on the long steps of loose tolerances, throw (1) far off. Iterates at
+which g_i > 0 and g_i < 0 enclose a zero; where (1) would leave them, and in every second iteration
+after the first few, the next theta is the middle
+
+    theta <- (theta_+ + theta_-)/2                                                             (5)
+
 A state x is known up to round-off only, and so is a guard: up to d_i = u |dg_i/dx| |x|
 (`nsdyn.stepping.guard_rates.noise`). If g_i falls slowly, as at a soft touch with a small step,
 this is far more than 1e-10 of a step in time. theta is therefore a root if
@@ -38,7 +44,8 @@ from nsdyn.stepping.detect import SLACK, GuardScan, scan_guards
 from nsdyn.stepping.integrator import State
 
 INTERVALS = 16
-ITERATIONS = 30
+ITERATIONS = 60
+PATIENT = 8  # iterations before (5) takes turns with (1)
 CONVERGED = 4e-15
 ACCEPTED = 1e-10
 REACH = 0.25  # Newton's method may move this far from its guess, in units of the step
@@ -84,6 +91,7 @@ class EventSearch(NamedTuple):
     theta: Float[Array, ""]  # the next to try
     which: Int[Array, ""]
     before: tuple  # theta, guards and slopes of the last iterate
+    around: tuple  # the thetas of (5), the second infinite if it is not known
     tries: Int[Array, ""]
     done: Bool[Array, ""]
 
@@ -125,6 +133,7 @@ def locate(
             theta=jnp.minimum(scan.first_zero[first], 1.0),
             which=first,
             before=(jnp.ones(()), stop.guard, jnp.zeros(model.k)),
+            around=(jnp.zeros(()), jnp.where(stop.guard[first] < 0, 1.0, jnp.inf)),
             tries=c.tries + 1,
             done=at_once | ~jnp.any(scan.fired),
         )
@@ -149,6 +158,7 @@ def locate(
         theta=jnp.ones(()),
         which=empty.index,
         before=(jnp.ones(()), start.guard, start.guard),
+        around=(jnp.zeros(()), jnp.full((), jnp.inf)),
         tries=empty.index,
         done=no,
     )
@@ -180,6 +190,9 @@ def _improved(model: Model, c: EventSearch, stop: State, along: Guards, p: Param
     other, t_other, earlier = _crossed_before(c, g, slope, noise)
     earlier = accepted & earlier
     together = jnp.maximum(SLACK * jnp.abs(slope), noise)
+    around = _enclosed(c, g[i])
+    onward = _within_reach(c, jnp.where(falling, step, 0.0))
+    onward = jnp.where(accepted, onward, _inside(around, onward, c.tries))
     gains = (c.tries == 1) | (change < jnp.abs(c.theta - theta_0))  # the guess is the first iterate
     return EventSearch(
         end=c.end,
@@ -192,12 +205,29 @@ def _improved(model: Model, c: EventSearch, stop: State, along: Guards, p: Param
             moves=jnp.ones((), bool),
         ),
         place=_place(stop),
-        theta=jnp.where(earlier, t_other, _within_reach(c, jnp.where(falling, step, 0.0))),
+        theta=jnp.where(earlier, t_other, onward),
         which=jnp.where(earlier, other, i),
         before=(c.theta, g, slope),
+        around=(jnp.where(earlier, 0.0, around[0]), jnp.where(earlier, c.theta, around[1])),
         tries=c.tries + 1,
         done=accepted & ~earlier & ((change <= CONVERGED) | ~gains),
     )
+
+
+def _enclosed(c: EventSearch, g: Scalar) -> tuple[Scalar, Scalar]:
+    """The thetas of (5) with the present one, at which the guard is g."""
+    low, high = c.around
+    low = jnp.where((g > 0) & (c.theta < high), jnp.maximum(low, c.theta), low)
+    return low, jnp.where((g < 0) & (c.theta > low), jnp.minimum(high, c.theta), high)
+
+
+def _inside(around: tuple[Scalar, Scalar], theta: Scalar, tries: Int[Array, ""]) -> Scalar:
+    """The next theta, or (5)."""
+    low, high = around
+    enclosed = jnp.isfinite(high)
+    halve = (theta <= low) | (theta >= high) | ((tries > PATIENT) & (tries % 2 == 0))
+    middle = 0.5 * (low + jnp.where(enclosed, high, low))  # (5)
+    return jnp.where(enclosed & halve, middle, theta)
 
 
 def _within_reach(c: EventSearch, step: Scalar) -> Scalar:

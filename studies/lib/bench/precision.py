@@ -7,8 +7,10 @@ The error of a run is that of its end state,
 with the reference (q*, v*) by DormandPrince(8) at the tolerance REFERENCE. The time to reach an
 error is the shortest of all runs whose error is at most that: methods with error control ran with
 rtol = atol at a series of tolerances, RK4 with a series of steps. Compilation is not counted.
-`simulate` runs without the checks of the start (check=False), since scipy and diffrax do not check
-either. scipy's right-hand side is a compiled function of JAX, called from Python.
+What is timed are whole calls, from numbers in Python to the end state in numpy arrays: `simulate`
+without the checks of the start (check=False), since scipy and diffrax do not check either, and
+without samples in between; a function that contains the calls of diffrax, compiled as a whole; and
+`solve_ivp`, whose right-hand side is a compiled function of JAX, called from Python.
 """
 
 from collections.abc import Callable
@@ -102,7 +104,7 @@ def _solvers(problem: nsdyn.Problem, events: int) -> tuple[dict[str, Callable], 
 def _controlled(order: Literal[5, 8], tolerance: float) -> AbstractIntegrator:
     """Made once, as a user would."""
     allowed = jnp.asarray(tolerance)
-    method = integrators.DormandPrince(order, rtol=allowed, atol=allowed, max_steps=MOST)
+    method = integrators.DormandPrince(order=order, rtol=allowed, atol=allowed, max_steps=MOST)
     return integrators.EventDriven(method)
 
 
