@@ -319,6 +319,6 @@ def _usual(x: Any, shape: tuple, dtype: Any) -> np.ndarray | None:
 def _filled(cls: type, fields: dict[str, Any]) -> Any:
     """An object of an equinox class, made from its fields as JAX does it: these have been checked
     and converted before."""
-    made = object.__new__(cls)
+    made: Any = object.__new__(cls)
     vars(made).update(fields)
     return made
