@@ -21,6 +21,7 @@ find_user_folders()
 
 from nsdyn._version import __version__  # noqa: E402
 from nsdyn.constraints.base import AbstractConstraint  # noqa: E402
+from nsdyn.constraints.blended import Blended  # noqa: E402
 from nsdyn.constraints.contact import Contact  # noqa: E402
 from nsdyn.constraints.contacts import Contacts  # noqa: E402
 from nsdyn.constraints.fixed import Fixed, Nonholonomic  # noqa: E402
@@ -35,6 +36,7 @@ from nsdyn.driver.step_doubling import ErrorEstimate, error_estimate  # noqa: E4
 from nsdyn.errors import (  # noqa: E402
     CoarseStepWarning,
     FileError,
+    LeftOutWarning,
     NsdynError,
     PerformanceWarning,
     ProblemError,
@@ -72,6 +74,7 @@ __all__ = [
     "AbstractMemory",
     "AbstractSmoothMethod",
     "Agreement",
+    "Blended",
     "CoarseStepWarning",
     "Contact",
     "Contacts",
@@ -80,6 +83,7 @@ __all__ = [
     "Events",
     "FileError",
     "Fixed",
+    "LeftOutWarning",
     "Memory",
     "Model",
     "Newton",

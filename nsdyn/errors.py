@@ -52,6 +52,10 @@ class CoarseStepWarning(UserWarning):
     """The steps are too long to follow the motion."""
 
 
+class LeftOutWarning(UserWarning):
+    """A file says more than is used of it."""
+
+
 class PerformanceWarning(UserWarning):
     """Something works, but much more slowly than it could."""
 

@@ -5,6 +5,7 @@ problems.get("three_r_pendulum", L=0.5)
 problems.get("mechanisms.py:crank", L=0.3)      your own, in a file
 problems.get("cranks:slotted")                  of an installed package, `problems.packages()`
 problems.get("arm.urdf", tip="tool")            a robot; the same as problems.from_urdf
+problems.get("hand.xml", keyframe="open")       a mechanism; the same as problems.from_mjcf
 problems.names(), problems.summary(name)        the list; names("mechanisms.py") of a file
 problems.reference("andrews")                   what others found, `REFERENCE` of its file
 problems.about("andrews")                       tags and source, `ABOUT` of its file
@@ -32,6 +33,7 @@ if TYPE_CHECKING:  # at run time they come by __getattr__; a test compares with 
     from nsdyn.problems.flyball_governor import flyball_governor
     from nsdyn.problems.knife_edge import knife_edge
     from nsdyn.problems.metamorphic_palm import metamorphic_palm
+    from nsdyn.problems.mjcf import from_mjcf
     from nsdyn.problems.n_four_bar import n_four_bar
     from nsdyn.problems.newtons_cradle import newtons_cradle
     from nsdyn.problems.overbraiding import overbraiding
@@ -61,6 +63,7 @@ __all__ = [
     "compass_walker",
     "emergency_stop",
     "flyball_governor",
+    "from_mjcf",
     "from_urdf",
     "function",
     "get",
@@ -93,7 +96,7 @@ __all__ = [
 
 def get(name: str, /, **settings: Any) -> Problem:
     """The problem `name` with these settings: "name", "package:name", "file.py:name" (a file with
-    one problem needs no name) or "robot.urdf"."""
+    one problem needs no name), "robot.urdf" or "model.xml"."""
     return resolver.made(name, settings)
 
 

@@ -5,6 +5,7 @@ file.py:name            a function, or a Problem, in a Python file; :name may be
                         file has only one
 package:name            the same in an installed package, see `nsdyn._named`
 robot.urdf              a robot, read by `from_urdf`
+model.xml               a mechanism in MuJoCo's format, read by `from_mjcf`
 """
 
 import functools
@@ -52,11 +53,13 @@ BUILT_IN = (
     "two_link_impact",
     "wheel_over_pothole",
 )
-MODULES = {name: name for name in BUILT_IN} | {"from_urdf": "urdf"}  # where each function lies
+MODULES = {name: name for name in BUILT_IN} | {
+    "from_mjcf": "mjcf",
+    "from_urdf": "urdf",
+}  # where each function lies
+READERS = {".urdf": "from_urdf", ".xml": "from_mjcf", ".mjcf": "from_mjcf"}
 REFUSED = {
-    ".xml": "MJCF files cannot be read yet; write the robot as URDF",
-    ".mjcf": "MJCF files cannot be read yet; write the robot as URDF",
-    ".sdf": "SDF files cannot be read; write the robot as URDF",
+    ".sdf": "SDF files cannot be read; write the robot as URDF or MJCF",
     ".xacro": "expand it first: xacro robot.urdf.xacro > robot.urdf",
 }
 
@@ -99,8 +102,8 @@ def function(text: str) -> Callable | Problem:
     suffix = Path(text).suffix.lower()
     if suffix in REFUSED:
         raise FileError(f"{text}: {REFUSED[suffix]}")
-    if suffix == ".urdf":
-        return functools.partial(built_in("from_urdf"), text)
+    if suffix in READERS:
+        return functools.partial(built_in(READERS[suffix]), text)
     if ":" in text or suffix == ".py":
         found = _named.find("problems", text, _makes_problem)
         if callable(found) or isinstance(found, Problem):

@@ -17,7 +17,8 @@ def show_problems() -> None:
     """The problems of nsdyn and of installed packages."""
     from nsdyn import problems
 
-    rows = [(name, problems.summary(name)) for name in [*problems.names(), "from_urdf"]]
+    named = [*problems.names(), "from_mjcf", "from_urdf"]
+    rows = [(name, problems.summary(name)) for name in named]
     rows += [row for package in problems.packages() for row in _package_rows(package)]
     show_table("problems", ("name", "description"), rows)
 

@@ -7,7 +7,16 @@ May import: numerics, mechanics, constraints, problem.
 """
 
 from nsdyn.multibody.bodies import Bodies, about
-from nsdyn.multibody.closures import Connect, Couple, PoseDifference, RelativePose, Weld
+from nsdyn.multibody.closures import (
+    Connect,
+    Couple,
+    Follow,
+    Offset,
+    PointWithin,
+    PoseDifference,
+    RelativePose,
+    Weld,
+)
 from nsdyn.multibody.tree import Tree, frame
 from nsdyn.multibody.tree_dynamics import tree_system, world_momentum
 
@@ -15,6 +24,9 @@ __all__ = [
     "Bodies",
     "Connect",
     "Couple",
+    "Follow",
+    "Offset",
+    "PointWithin",
     "PoseDifference",
     "RelativePose",
     "Tree",

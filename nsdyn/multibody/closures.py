@@ -13,10 +13,14 @@ that is held is not given but found when the mode begins, R_0 and d_0; then the 
 
     (R_a^T (r_b - r_a) - d_0;  vee(R_0^T R_a^T R_b))                                           (4)
 
-so the relative rotation may be any; a difference of three angles could be singular there.
+so the relative rotation may be any; a difference of three angles could be singular there. A point
+of a that is held in b, and coordinates that follow each other by a polynomial, have the rows
+
+    hold      R_b^T (r_a - r_b) - d_0                                                          (5)
+    follow    q_i - i_0 - sum_k c_k (q_j - j_0)^k                                              (6)
 
 The numbers are in params["closures"], under the name of the closure: frames "a" and "b" (4, 4) for
-connect and weld, "ratio" and "offset" for couple.
+connect and weld, "ratio" and "offset" for couple, "zero" (i_0, j_0) and "coefficients" for follow.
 """
 
 from collections.abc import Callable
@@ -26,7 +30,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from nsdyn._types import AnyTime, Configuration, Params, Rows
-from nsdyn.multibody.tree import Tree, frame
+from nsdyn.multibody.chain import EPSILON
+from nsdyn.multibody.tree import Tree, frames_of
 
 SPACE = (0, 1, 2, 3, 4, 5)  # the rows of a weld
 PLANE = (0, 1, 5)
@@ -91,7 +96,7 @@ class RelativePose(eqx.Module):
         return self.name
 
     def __call__(self, q: Configuration, p: Params) -> Float[Array, " 12"]:
-        d, R = _relative(frame(p["tree"], q, self.a), frame(p["tree"], q, self.b))
+        d, R = _relative(*frames_of(p["tree"], q, (self.a, self.b)))
         return jnp.concatenate([d, R.ravel()])
 
 
@@ -128,6 +133,64 @@ class Couple(eqx.Module):
         return (q[self.i] - own["ratio"] * q[self.j] - own["offset"])[None]  # (3)
 
 
+class Follow(eqx.Module):
+    """One coordinate follows another by a polynomial; with i = j and one coefficient it stands
+    still.
+
+    i, j, name: as in `Couple`.
+    """
+
+    i: int = eqx.field(static=True)
+    j: int = eqx.field(static=True)
+    name: str = eqx.field(static=True)
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def __call__(self, q: Configuration, t: AnyTime, p: Params) -> Rows:
+        own = p["closures"][self.name]
+        x = q[self.j] - own["zero"][1]
+        value = jnp.zeros(())
+        for k in reversed(range(own["coefficients"].shape[0])):
+            value = own["coefficients"][k] + x * value
+        return (q[self.i] - own["zero"][0] - value)[None]  # (6)
+
+
+class PointWithin(eqx.Module):
+    """Where the point of body a that a `Connect` names is in body b, for `lock`: a joint that
+    appears where the bodies are.
+
+    closure: the `Connect`.
+    """
+
+    closure: Connect = eqx.field(static=True)
+
+    @property
+    def __name__(self) -> str:
+        return self.closure.name
+
+    def __call__(self, q: Configuration, p: Params) -> Float[Array, " 3"]:
+        first, second = frames_of(p["tree"], q, (self.closure.a, self.closure.b))
+        return _relative(second, first @ p["closures"][self.closure.name]["a"])[0]  # (5)
+
+
+class Offset(eqx.Module):
+    """The residual of a closure of coordinates, for `lock`: a clutch that closes anywhere.
+
+    closure: a `Couple` or `Follow`.
+    """
+
+    closure: Couple | Follow = eqx.field(static=True)
+
+    @property
+    def __name__(self) -> str:
+        return self.closure.name
+
+    def __call__(self, q: Configuration, p: Params) -> Rows:
+        return self.closure(q, 0.0, p)
+
+
 class Together(eqx.Module):
     """The rows of several closures, one after the other.
 
@@ -142,13 +205,14 @@ class Together(eqx.Module):
 
 def vee(R: Float[Array, "3 3"]) -> Float[Array, " 3"]:
     """The vector of the skew part of a matrix."""
-    return 0.5 * jnp.stack([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]])
+    return jnp.matmul((-0.5 * EPSILON).reshape(3, 9), R.ravel())
 
 
 def _fixed_frames(closure: Connect | Weld, q: Configuration, p: Params) -> tuple[Array, Array]:
     tree: Tree = p["tree"]
     own = p["closures"][closure.name]
-    return frame(tree, q, closure.a) @ own["a"], frame(tree, q, closure.b) @ own["b"]
+    first, second = frames_of(tree, q, (closure.a, closure.b))
+    return first @ own["a"], second @ own["b"]
 
 
 def _relative(

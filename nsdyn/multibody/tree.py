@@ -59,9 +59,10 @@ from jaxtyping import Array, Float
 
 from nsdyn._types import AnyConfiguration, Configuration, Numbers, Scalar, Velocity
 from nsdyn.errors import ProblemError, unknown
-from nsdyn.multibody.chain import EARTH, skew, spatial_inertia
+from nsdyn.multibody.chain import EARTH, EPSILON, SKEW, skew, spatial_inertia
 
 WORLD = -1
+SHORT_PATH = 4  # bodies up to which a product of frames is written out
 
 
 class Kind(NamedTuple):
@@ -318,13 +319,26 @@ def _path(parents: tuple[int, ...], body: int) -> np.ndarray:
     return np.array(found, int)
 
 
-# Joints, one of each kind: R_J, d_J and the columns of S.
+# (5) and (6) as products with constants, which compile to little:
+# R |a|^2 = ROTATION a a,   a (0, w) = SPIN w a
+ROTATION = np.zeros((3, 3, 4, 4))
+SPIN = np.zeros((4, 4, 3))
+for i in range(3):
+    ROTATION[i, i] += np.diag([1.0, -1.0, -1.0, -1.0])
+    for j in range(3):
+        ROTATION[i, j, i + 1, j + 1] += 2.0
+    SPIN[0, i + 1, i] = -1.0
+ROTATION[:, :, 0, 1:] += 2.0 * SKEW
+SPIN[1:, 0] = np.eye(3)
+SPIN[1:, 1:] = EPSILON
+
+# Joints, one of each kind: R_J and d_J, and the columns of S from the axis and R_J.
 
 
 def rotation(a: Float[Array, " 4"]) -> Float[Array, "3 3"]:
     """The rotation of a quaternion of any length."""
-    x = skew(a[1:])
-    return jnp.eye(3) + (2 / jnp.sum(a * a)) * (a[0] * x + x @ x)  # (5)
+    square = a[:, None] * a[None, :]
+    return jnp.matmul(ROTATION.reshape(9, 16), square.ravel()).reshape(3, 3) / jnp.sum(a * a)  # (5)
 
 
 def turned(axis: Float[Array, " 3"], angle: Scalar) -> Float[Array, "3 3"]:
@@ -333,36 +347,42 @@ def turned(axis: Float[Array, " 3"], angle: Scalar) -> Float[Array, "3 3"]:
     return jnp.eye(3) + jnp.sin(angle) * x + (1.0 - jnp.cos(angle)) * (x @ x)
 
 
-def _hinge(axis: Array, q: Array) -> tuple[Array, Array, Array]:
-    return turned(axis, q[0]), jnp.zeros(3), jnp.concatenate([jnp.zeros(3), axis])[None]
+def _hinge(axis: Array, q: Array) -> tuple[Array, Array]:
+    return turned(axis, q[0]), jnp.zeros(3)
 
 
-def _slide(axis: Array, q: Array) -> tuple[Array, Array, Array]:
-    return jnp.eye(3), axis * q[0], jnp.concatenate([axis, jnp.zeros(3)])[None]
+def _slide(axis: Array, q: Array) -> tuple[Array, Array]:
+    return jnp.eye(3), axis * q[0]
 
 
-def _planar(axis: Array, q: Array) -> tuple[Array, Array, Array]:
-    R = turned(jnp.array([0.0, 0.0, 1.0]), q[2])
-    d = jnp.array([q[0], q[1], 0.0])
-    return R, d, _moving(R)[np.array([0, 1, 5])]
+def _planar(axis: Array, q: Array) -> tuple[Array, Array]:
+    return turned(jnp.array([0.0, 0.0, 1.0]), q[2]), jnp.array([q[0], q[1], 0.0])
 
 
-def _ball(axis: Array, q: Array) -> tuple[Array, Array, Array]:
-    return rotation(q), jnp.zeros(3), jnp.eye(6)[3:]
+def _ball(axis: Array, q: Array) -> tuple[Array, Array]:
+    return rotation(q), jnp.zeros(3)
 
 
-def _free(axis: Array, q: Array) -> tuple[Array, Array, Array]:
-    R = rotation(q[3:])
-    return R, q[:3], _moving(R)
-
-
-def _moving(R: Float[Array, "3 3"]) -> Float[Array, "6 6"]:
-    """The columns (R^T e_k; 0) and (0; e_k), as rows."""
-    turns = np.eye(6)[3:]
-    return jnp.concatenate([R @ np.eye(3, 6), turns])  # (3)
+def _free(axis: Array, q: Array) -> tuple[Array, Array]:
+    return rotation(q[3:]), q[:3]
 
 
 MOTION = {"hinge": _hinge, "slide": _slide, "planar": _planar, "ball": _ball, "free": _free}
+
+
+def _moving(axis: Array, R: Array) -> Float[Array, "6 6"]:
+    """The columns (R^T e_k; 0) and (0; e_k), as rows."""
+    turns = np.eye(6)[3:]
+    return jnp.concatenate([R @ np.eye(3, 6), turns])
+
+
+COLUMNS = {  # (3)
+    "hinge": lambda axis, R: jnp.concatenate([jnp.zeros(3), axis])[None],
+    "slide": lambda axis, R: jnp.concatenate([axis, jnp.zeros(3)])[None],
+    "planar": lambda axis, R: _moving(axis, R)[np.array([0, 1, 5])],
+    "ball": lambda axis, R: jnp.eye(6)[3:],
+    "free": _moving,
+}
 
 
 class Joints(NamedTuple):
@@ -374,35 +394,63 @@ class Joints(NamedTuple):
     S: Float[Array, "nv 6"]
 
 
+def _motions(tree: Tree, q: Configuration) -> dict[str, tuple[Array, Array]]:
+    """R_J and d_J of the joints of each kind."""
+    groups = tree.layout.groups.items()
+    moved = lambda kind, at_q, members: jax.vmap(MOTION[kind])(tree.axis[members], q[at_q])
+    return {kind: moved(kind, at_q, members) for kind, (at_q, _, members) in groups}
+
+
+def _placed(tree: Tree, motions: dict[str, tuple[Array, Array]]) -> tuple[Array, Array]:
+    """R_i and r_i of all bodies."""
+    R, d = (_joined([part[k] for part in motions.values()], tree.layout.bodies) for k in (0, 1))
+    return tree.turn @ R, tree.place + jnp.einsum("nij,nj->ni", tree.turn, d)  # (1)
+
+
+def _joined(parts: list[Array], order: np.ndarray) -> Array:
+    """What is stacked by groups, in the order of all."""
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts)[order]
+
+
 def joints(tree: Tree, q: Configuration) -> Joints:
     layout = tree.layout
-    parts = []
-    for kind, (at_q, _, members) in layout.groups.items():
-        R, d, S = jax.vmap(MOTION[kind])(tree.axis[members], q[at_q])
-        parts.append((R, d, S.reshape(-1, 6)))
-    if len(parts) == 1:
-        R, d, S = parts[0]
-    else:
-        R, d = (jnp.concatenate([part[k] for part in parts])[layout.bodies] for k in (0, 1))
-        S = jnp.concatenate([part[2] for part in parts])[layout.columns]
-    r = tree.place + jnp.einsum("nij,nj->ni", tree.turn, d)
-    return Joints(tree.turn @ R, r, S)  # (1)
+    motions = _motions(tree, q)
+    columns = [
+        jax.vmap(COLUMNS[kind])(tree.axis[members], motions[kind][0]).reshape(-1, 6)
+        for kind, (_, _, members) in layout.groups.items()
+    ]
+    return Joints(*_placed(tree, motions), _joined(columns, layout.columns))
 
 
 def frames(tree: Tree, q: Configuration) -> Float[Array, "N 4 4"]:
     """H_i = [[R, r], [0, 1]]: the frame of each body relative to its parent."""
-    found = joints(tree, q)
-    top = jnp.concatenate([found.R, found.r[:, :, None]], axis=2)
+    R, r = _placed(tree, _motions(tree, q))
+    top = jnp.concatenate([R, r[:, :, None]], axis=2)
     return jnp.pad(top, ((0, 0), (0, 1), (0, 0))) + np.diag([0.0, 0.0, 0.0, 1.0])[None]
 
 
 def frame(tree: Tree, q: AnyConfiguration, body: int) -> Float[Array, "4 4"]:
     """The frame of one body in the world; -1 is the world."""
-    path = tree.layout.path_of(body)
-    if not path.size:
-        return jnp.eye(4)
-    along = frames(tree, jnp.asarray(q))[path]
-    return jax.lax.scan(lambda pose, H: (pose @ H, None), along[0], along[1:])[0]  # (1)
+    return frames_of(tree, q, (body,))[0]
+
+
+def frames_of(
+    tree: Tree, q: AnyConfiguration, bodies: tuple[int, ...]
+) -> tuple[Float[Array, "4 4"], ...]:
+    """The frames of some bodies in the world."""
+    relative = frames(tree, jnp.asarray(q))
+    return tuple(_product(relative, tree.layout.path_of(body)) for body in bodies)
+
+
+def _product(relative: Float[Array, "N 4 4"], path: np.ndarray) -> Float[Array, "4 4"]:
+    """The frame at the end of a path from the world: (1)."""
+    if len(path) > SHORT_PATH:
+        along = relative[path]
+        return jax.lax.scan(lambda pose, H: (pose @ H, None), along[0], along[1:])[0]
+    pose = jnp.eye(4)
+    for k, body in enumerate(path):
+        pose = relative[body] if k == 0 else pose @ relative[body]
+    return pose
 
 
 def kinematics(tree: Tree, q: Configuration, v: Velocity) -> Configuration:
@@ -425,8 +473,7 @@ def kinematics(tree: Tree, q: Configuration, v: Velocity) -> Configuration:
 
 def quaternion_rate(a: Float[Array, " 4"], w: Float[Array, " 3"]) -> Float[Array, " 4"]:
     """(6)"""
-    s, x = a[0], a[1:]
-    spin = jnp.concatenate([-jnp.sum(x * w)[None], s * w + skew(x) @ w])
+    spin = jnp.matmul(jnp.matmul(SPIN, w), a)
     squared = jnp.sum(w * w)
     speed = jnp.where(squared > 0, jnp.sqrt(jnp.where(squared > 0, squared, 1.0)), 0.0)
     return 0.5 * spin + 0.25 * speed * (1.0 - jnp.sum(a * a)) * a
