@@ -6,6 +6,7 @@ are those of the examples: theta = 1/2, no projection, and a forecast of 1/2 or 
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import nsdyn
 from nsdyn.integrators import MoreauJean
@@ -76,6 +77,7 @@ def between_beads(q, t, p):
     return jnp.concatenate([q[:1] - 0.1, q[1:] - q[:-1] - 0.2])
 
 
+@pytest.mark.slow
 def test_column_of_beads():
     """ColumnOfBeads/ColumnOfBeadsTS.ref: ten contacts"""
     found = run(

@@ -218,6 +218,7 @@ def spatial_ball(retract):
     )
 
 
+@pytest.mark.slow
 def test_a_ball_in_space_begins_to_roll():
     """v = (5 v0 + 2 R omega0 x n)/7 when it rolls; the slip keeps its direction till then."""
     found = nsdyn.simulate(spatial_ball(exponential), MoreauJean(), step=1e-3)
