@@ -21,6 +21,7 @@ find_user_folders()
 
 from nsdyn._version import __version__  # noqa: E402
 from nsdyn.constraints.base import AbstractConstraint  # noqa: E402
+from nsdyn.constraints.blended import Blended  # noqa: E402
 from nsdyn.constraints.contact import Contact  # noqa: E402
 from nsdyn.constraints.contacts import Contacts  # noqa: E402
 from nsdyn.constraints.fixed import Fixed, Nonholonomic  # noqa: E402
@@ -73,6 +74,7 @@ __all__ = [
     "AbstractMemory",
     "AbstractSmoothMethod",
     "Agreement",
+    "Blended",
     "CoarseStepWarning",
     "Contact",
     "Contacts",

@@ -75,7 +75,7 @@ def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
     for i, u in enumerate(q):
         pivot = jnp.stack([i * (2 * RADIUS * p["L"] + p["d"]), p["L"]])
         ball = pivot + jnp.stack([u, -jnp.sqrt(p["L"] ** 2 - u**2)])
-        lines += [jnp.stack([pivot, ball]), ball + circle]
+        lines += [jnp.stack([pivot, ball]), ball[None] + circle]
     return tuple(lines)
 
 

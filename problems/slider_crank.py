@@ -152,7 +152,7 @@ def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
     w = q[3] * jnp.sin(jnp.pi * xi) + q[4] * jnp.sin(2 * jnp.pi * xi)  # (1)
     c, s = jnp.cos(q[1]), jnp.sin(q[1])
     x = p["l2"] * xi + u
-    rod = pin + jnp.stack([c * x - s * w, s * x + c * w], axis=1)
+    rod = pin[None] + jnp.stack([c * x - s * w, s * x + c * w], axis=1)
     return (jnp.stack([jnp.zeros(2), pin]), rod, slider[None])
 
 

@@ -7,6 +7,7 @@ at time t lies at the angle of its carrier and the height c t; at a crossing the
 its yarn on top.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +68,14 @@ def run(folder: str | Path, step: float = STEP, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, step: float = STEP, force: bool = False) -> list[Path]:
-    """Archive all runs. Data with the same settings and version are kept unless `force` is
+    """Archive all runs. Data with the same settings and code are kept unless `force` is
     given."""
     folder = Path(folder) / "data"
     cases: dict[str, tuple] = {
         name: (drive, E, ((0, 1),), DURATION) for name, (drive, E, _) in RUNS.items()
     }
     cases["ring"] = ("prescribed", 1.0, ring(int(BRAIDER["gears"])), ROUND)
+    files = []
     for name, (drive, E, start, t_end) in cases.items():
         problem = problems.get("overbraiding", drive=drive, start=start, t_end=t_end, **BRAIDER)
         settings = archive.numbers_of(problem) | {
@@ -82,12 +84,15 @@ def compute(folder: str | Path, step: float = STEP, force: bool = False) -> list
             "start": start,
             "step": step,
         }
-        if force or not archive.exists(folder, name, settings):
-            out = nsdyn.simulate(
-                problem, RK4, step=step, law=laws.IntermediateGradient(E), check=False
-            )
-            archive.write(folder, name, _variables(out, drive), settings)
-    return [folder / f"{name}.nc" for name in cases]
+        make = partial(_run, problem, laws.IntermediateGradient(E), step, drive)
+        files.append(archive.update(folder, name, settings, make, force=force))
+    return files
+
+
+def _run(
+    problem: nsdyn.Problem, law: laws.AbstractLaw, step: float, drive: str
+) -> dict[str, tuple]:
+    return _variables(nsdyn.simulate(problem, RK4, step=step, law=law, check=False), drive)
 
 
 def _variables(out: nsdyn.Trajectory, drive: str) -> dict[str, tuple]:

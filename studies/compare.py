@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -31,7 +31,10 @@ from nsdyn.results.solution import Solution, plain
 from nsdyn.status import Status
 from nsdyn.stepping.integrator import AbstractIntegrator, IntegratorLike, as_integrator
 from nsdyn.studies.lib import archive
-from nsdyn.studies.lib.code_digest import code_digest
+from nsdyn.studies.lib.tables import Table
+
+if TYPE_CHECKING:  # slow to import
+    from matplotlib.figure import Figure
 
 DEFAULTS = (
     NSGA(),
@@ -43,6 +46,7 @@ DEFAULTS = (
 REFERENCE = EventDriven(RK4())
 REFINE = 8
 REPEATS, PATIENCE = 5, 2.0  # a run is timed REPEATS times, or until PATIENCE seconds have passed
+TIMES = ("compile_s", "from_cache", "run_s")
 LEVELS = ("position", "velocity", "acceleration")
 CACHE_HIT = "/jax/compilation_cache/cache_hits"
 
@@ -79,7 +83,7 @@ class Run(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """All runs, and the reference of each law."""
+    """All runs, and the reference of each law. `print` shows its table."""
 
     problem: str
     step: float
@@ -95,6 +99,32 @@ class Comparison(NamedTuple):
     @property
     def integrators(self) -> list[str]:
         return list(dict.fromkeys(run.integrator for run in self.runs))
+
+    @property
+    def table(self) -> Table:
+        """One row for each run: errors, residuals, effort, times and status, with notes."""
+        from nsdyn.studies.lib import compare_table  # here: it knows this module
+
+        return compare_table.table(self)
+
+    def __str__(self) -> str:
+        return str(self.table)
+
+    def to_latex(self) -> str:
+        return self.table.latex()
+
+    def to_markdown(self) -> str:
+        return self.table.markdown()
+
+    def to_csv(self) -> str:
+        return self.table.csv()
+
+    def plot(self, what: str = "states") -> "Figure":
+        """A matplotlib Figure of the "states", "errors" or "residuals" over time; of the first law
+        if there are several."""
+        from nsdyn.studies.lib import compare_figures
+
+        return compare_figures.figure(self, what)
 
 
 class _Job(NamedTuple):
@@ -147,7 +177,7 @@ def compare(
     check_start(problem)
     pairs = zip(
         entries,
-        zip(*(_names(column) for column in zip(*entries, strict=True)), strict=True),
+        zip(*(names(column) for column in zip(*entries, strict=True)), strict=True),
         strict=True,
     )
     jobs = [_Job(*entry, names, grid.step, grid.save_every) for entry, names in pairs]
@@ -193,7 +223,7 @@ def _check(entries: Sequence[Entry], reference: Any, refine: int) -> None:
         )
 
 
-def _names(modules: Iterable[eqx.Module]) -> list[str]:
+def names(modules: Sequence[eqx.Module]) -> list[str]:
     """Integrators or laws as written in Python, with the settings in which objects of one class
     differ."""
     found: dict[type, dict[str, set[str]]] = {}
@@ -232,11 +262,20 @@ def _found(problem: Problem, job: _Job, t_end: float, data: Path | None, force: 
                 for name, value in variables.items()
             }
         )
-    name = _file_name(job)
-    described = _described(problem, job, t_end)
-    if force or not archive.exists(data, name, described):
-        archive.write(data, name, _computed(problem, job, t_end), described)
-    return archive.read(data, name)[0]
+    times: dict[str, float] = {}
+
+    def make() -> dict[str, tuple]:
+        variables = _computed(problem, job, t_end)
+        times.update({name: float(variables.pop(name)[1]) for name in TIMES})
+        return variables
+
+    uses = (problem.system, problem.constraint, job.integrator, job.law)
+    words = _described(problem, job, t_end)
+    file = archive.update(data, _file_name(job), words, make, uses=uses, force=force)
+    if times:
+        archive.write_timing(data, file.stem, times)
+    times = dict.fromkeys(TIMES, np.nan) | archive.read_timing(data, file.stem)
+    return archive.read(data, file.stem)[0].assign(times)
 
 
 def _refusal(problem: Problem, job: _Job) -> str | None:
@@ -255,12 +294,11 @@ def slug(text: str) -> str:
 
 
 def _described(problem: Problem, job: _Job, t_end: float) -> dict[str, Any]:
-    """Everything that a run depends on; functions are identified by their code."""
+    """All settings that a run depends on."""
     return {
         "problem": problem.name,
         "system": settings_text(problem.system),
         "constraint": [settings_text(part) for part in problem.constraint],
-        "code": code_digest(problem.system, problem.constraint, job.integrator, job.law),
         "params": plain(problem.params),
         "start": [problem.t0, problem.q0, problem.v0],
         "t_end": t_end,
@@ -330,6 +368,11 @@ def _rows(problem: Problem, run: Solution) -> dict[str, tuple]:
         "mode": (("row", *parts), run.mode),
         "energy": ("row", run.energy, {"long_name": run.energy_name}),
         "event_t": ("event", run.events.t, {"long_name": "times of the events"}),
+        "event_Lam": (("event", "constraint"), run.events.Lam, {"long_name": "impulses"}),
+        "event_v_before": (("event", "velocity"), run.events.v_before),
+        "event_v_after": (("event", "velocity"), run.events.v_after),
+        "event_kinetic_before": ("event", run.events.kinetic_before),
+        "event_kinetic_after": ("event", run.events.kinetic_after),
     }
     if len(run.t):
         levels = residuals(problem, run)._asdict()

@@ -25,7 +25,7 @@ phases, the positions of the corner within its step.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ from nsdyn._types import (
     Scalar,
     Velocity,
 )
+from nsdyn.analysis.metrics import graph_distance
 from nsdyn.stepping.integrator import AbstractIntegrator
 from nsdyn.studies import switching_track
 from nsdyn.studies.lib import archive, style
@@ -193,28 +194,6 @@ def solution(k: float, step: float, phase: float) -> Exact:
 # Errors
 
 
-def graph_distance(one: np.ndarray, two: np.ndarray) -> float:
-    """Hausdorff distance of two sets of segments, shape (segments, 2 ends, dimensions); a point is
-    a segment of length 0."""
-    return max(_directed(one, two), _directed(two, one))
-
-
-def _directed(one: np.ndarray, two: np.ndarray) -> float:
-    """Largest distance of points of `one` (ends and points between) from the segments of `two`."""
-    along = np.linspace(0.0, 1.0, 65)[:, None, None]
-    long = np.any(one[:, 0] != one[:, 1], axis=1)
-    between = one[long, 0] + along * (one[long, 1] - one[long, 0])
-    points = np.concatenate([one[~long, 0], between.reshape(-1, one.shape[2])])
-    a = two[:, 0]
-    d = two[:, 1] - two[:, 0]
-    length = np.sum(d**2, axis=1)
-    offset = points[:, None] - a[None]
-    part = np.clip(np.sum(offset * d[None], axis=2) / np.where(length > 0, length, 1.0), 0.0, 1.0)
-    return float(
-        np.max(np.min(np.linalg.norm(offset - part[:, :, None] * d[None], axis=2), axis=1))
-    )
-
-
 def graph(t: np.ndarray, v: np.ndarray, jumps: list[tuple]) -> np.ndarray:
     """The graph (3) of rows (t, v) and jumps (t, v-, v+)."""
     point = lambda t, v: np.concatenate([[t / TRACK["t_end"]], np.asarray(v) / TRACK["v0"]])
@@ -232,7 +211,7 @@ def compute(
     schemes: Iterable[str] = tuple(SCHEMES),
 ) -> list[Path]:
     """Archive the errors of each scheme, for steps in descending order, and the table of them. Data
-    with the same settings and version are kept unless `force` is given."""
+    with the same settings and code are kept unless `force` is given."""
     data = Path(folder) / "data"
     files = []
     common = {"track": TRACK, "curvatures": CURVATURES, "newton": NEWTON}
@@ -240,15 +219,13 @@ def compute(
     for name in schemes:
         integrator = SCHEMES[name].integrator
         settings = common | {"integrator": settings_text(integrator)}
-        if force or not archive.exists(data, name, settings):
-            archive.write(data, name, _errors(integrator, steps), settings)
-        files.append(data / f"{name}.nc")
+        make = partial(_errors, integrator, steps)
+        files.append(archive.update(data, name, settings, make, force=force))
     settings = common | {
         "schemes": {name: settings_text(SCHEMES[name].integrator) for name in schemes}
     }
-    if force or not archive.exists(data, "table", settings):
-        archive.write(data, "table", _worst(data, schemes), settings)
-    return [*files, data / "table.nc"]
+    make = partial(_worst, data, schemes)
+    return [*files, archive.update(data, "table", settings, make, after=schemes, force=force)]
 
 
 def _worst(data: Path, schemes: Iterable[str]) -> dict[str, tuple]:

@@ -82,7 +82,7 @@ def run(
 def compute(
     folder: str | Path, cases: int = 200, positions: int = 101, force: bool = False
 ) -> list[Path]:
-    """Archive random mechanisms, pendulum and wheel. Data with the same settings and version are
+    """Archive random mechanisms, pendulum and wheel. Data with the same settings and code are
     kept unless `force`."""
     sizes = {"rows": MOST_ROWS, "size": SIZE, "condition": CONDITION, "seed": SEED}
     params = {
@@ -93,10 +93,10 @@ def compute(
         PENDULUM: ({"positions": positions, "params": params, **PENDULUM_STATE}, _pendulum),
         WHEEL: ({"positions": positions, **WHEEL_PARAMETERS}, _wheel),
     }
-    for name, (settings, variables) in wanted.items():
-        if force or not archive.exists(_data(folder), name, settings):
-            archive.write(_data(folder), name, variables(**settings), settings)
-    return [_data(folder) / f"{name}.nc" for name in wanted]
+    return [
+        archive.update(_data(folder), name, settings, partial(variables, **settings), force=force)
+        for name, (settings, variables) in wanted.items()
+    ]
 
 
 def _data(folder: str | Path) -> Path:

@@ -62,7 +62,7 @@ def run(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Path]:
-    """Archive both runs. Data with the same settings and version are kept unless `force` is
+    """Archive both runs. Data with the same settings and code are kept unless `force` is
     given."""
     return both_laws.compute(
         folder, problems.get("three_r_pendulum"), step, ROW_INTERVAL, _variables, force

@@ -5,6 +5,7 @@ and after, and the kinetic energy changes by a ratio that depends on the positio
 between the gradients, and on the metric.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,16 +68,20 @@ def run(folder: str | Path, step: float = STEP, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, step: float = STEP, force: bool = False) -> list[Path]:
-    """Archive all runs. Data with the same settings and version are kept unless `force` is
+    """Archive all runs. Data with the same settings and code are kept unless `force` is
     given."""
     folder = Path(folder) / "data"
+    files = []
     for name, (event, law, _) in CASES.items():
         problem = problems.get("metamorphic_palm", event=event)
         settings = archive.numbers_of(problem) | {"event": event, "law": name, "step": step}
-        if force or not archive.exists(folder, name, settings):
-            out = nsdyn.simulate(problem, RK4, step=step, law=law, check=False)
-            archive.write(folder, name, _variables(out), settings)
-    return [folder / f"{name}.nc" for name in CASES]
+        make = partial(_run, problem, law, step)
+        files.append(archive.update(folder, name, settings, make, force=force))
+    return files
+
+
+def _run(problem: nsdyn.Problem, law: laws.AbstractLaw, step: float) -> dict[str, tuple]:
+    return _variables(nsdyn.simulate(problem, RK4, step=step, law=law, check=False))
 
 
 def _variables(out: nsdyn.Trajectory) -> dict[str, tuple]:

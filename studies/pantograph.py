@@ -124,8 +124,9 @@ def compute(
     folder: str | Path, points: int = 361, step: float = 2e-4, force: bool = False
 ) -> list[Path]:
     """Archive the six cases, the map with `points` along x, and the impacts. Data with the same
-    settings and version are kept."""
+    settings and code are kept."""
     model = {"table_1": TABLE_1, "wall": WALL}
+    uses = (problems.function("pantograph"),)
     wanted: dict[str, tuple[dict, Any]] = {
         CASES: (model | {"paper": PAPER}, _cases),
         MAP: (model | {"points": points}, lambda: _map(points)),
@@ -134,10 +135,10 @@ def compute(
             lambda: _impacts(step),
         ),
     }
-    for name, (settings, variables) in wanted.items():
-        if force or not archive.exists(_data(folder), name, settings):
-            archive.write(_data(folder), name, variables(), settings)
-    return [_data(folder) / f"{name}.nc" for name in wanted]
+    return [
+        archive.update(_data(folder), name, settings, variables, uses=uses, force=force)
+        for name, (settings, variables) in wanted.items()
+    ]
 
 
 def _data(folder: str | Path) -> Path:

@@ -18,6 +18,7 @@ where r is the ratio (1). Reactions are shown as forces on the wheel, -G^T lam, 
 Lam with the directions D of the law, because lam and Lam depend on the scaling of the constraints.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def run(folder: str | Path, step: float = 1e-3, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, step: float = 1e-3, force: bool = False) -> list[Path]:
-    """Archive a run for each E. Data with the same settings and version are kept unless `force` is
+    """Archive a run for each E. Data with the same settings and code are kept unless `force` is
     given."""
     integrator = SCHEMES["nsga"].integrator
     files = []
@@ -97,11 +98,16 @@ def compute(folder: str | Path, step: float = 1e-3, force: bool = False) -> list
         problem = problems.get("wheel_over_pothole", **WHEEL)
         settings = archive.numbers_of(problem) | {"step": step, "newton": NEWTON, "E": E}
         settings |= {"integrator": settings_text(integrator), "law": settings_text(law)}
-        if force or not archive.exists(_data(folder), _name(E), settings):
-            trajectory = nsdyn.simulate(problem, integrator, step=step, law=law, check=False)
-            archive.write(_data(folder), _name(E), _variables(problem, trajectory), settings)
-        files.append(_data(folder) / f"{_name(E)}.nc")
+        make = partial(_run, problem, integrator, law, step)
+        files.append(archive.update(_data(folder), _name(E), settings, make, force=force))
     return files
+
+
+def _run(
+    problem: nsdyn.Problem, integrator: Any, law: laws.AbstractLaw, step: float
+) -> dict[str, tuple]:
+    trajectory = nsdyn.simulate(problem, integrator, step=step, law=law, check=False)
+    return _variables(problem, trajectory)
 
 
 def _data(folder: str | Path) -> Path:

@@ -12,6 +12,7 @@ position without it. For c = 0 brakes only rub, no impulse acts and e = 0. One s
 is kept in full, for figures and an animation.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def run(
 def compute(
     folder: str | Path, step: float = 1e-2, force: bool = False, grid: tuple[int, int] = GRID
 ) -> list[Path]:
-    """Archive a sweep and one whole stop for each law. Data with the same settings and version are
+    """Archive a sweep and one whole stop for each law. Data with the same settings and code are
     kept unless `force`."""
     problem = problems.get("emergency_stop", catch=CATCH, t_end=T_END)
     files = []
@@ -96,11 +97,10 @@ def compute(
             "step": step,
         }
         for kind, variables in (("map", _map), ("stop", _stop)):
-            if force or not archive.exists(_data(folder), f"{kind}_{name}", settings):
-                archive.write(
-                    _data(folder), f"{kind}_{name}", variables(problem, law, settings), settings
-                )
-            files.append(_data(folder) / f"{kind}_{name}.nc")
+            make = partial(variables, problem, law, settings)
+            files.append(
+                archive.update(_data(folder), f"{kind}_{name}", settings, make, force=force)
+            )
     return files
 
 

@@ -25,7 +25,8 @@ the speed
 for any step.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,27 +116,26 @@ def compute(
     folder: str | Path, step: float = 1e-2, force: bool = False, schemes: Iterable[str] = COMPARED
 ) -> list[Path]:
     """Archive the geometry, the runs of each scheme (at least index_2 and nsga) and the table of
-    them. Data with the same settings and version are kept unless `force` is given."""
+    them. Data with the same settings and code are kept unless `force` is given."""
     data = Path(folder) / "data"
     common = {"track": TRACK, "step": step, "phase": PHASE, "newton": NEWTON}
-    made = [_archived(data, "geometry", {"track": TRACK, "sigmas": SIGMAS}, _geometry, force)]
+    shapes = {"track": TRACK, "sigmas": SIGMAS}
+    made = [archive.update(data, "geometry", shapes, _geometry, force=force)]
+    mechanism = problems.function("point_on_track")
     for name in schemes:
+        integrator = SCHEMES[name].integrator
         settings = common | {
-            "integrator": settings_text(SCHEMES[name].integrator),
+            "integrator": settings_text(integrator),
             "phases": PHASES if name in SLIDES else [],
         }
-        made.append(_archived(data, name, settings, lambda name=name: _runs(name, step), force))
+        make = partial(_runs, name, integrator, mechanism, step)
+        made.append(archive.update(data, name, settings, make, force=force))
     settings = common | {
         "schemes": {name: settings_text(SCHEMES[name].integrator) for name in schemes}
     }
-    made.append(_archived(data, "table", settings, lambda: _table(data, schemes), force))
+    make = partial(_table, data, schemes)
+    made.append(archive.update(data, "table", settings, make, after=schemes, force=force))
     return made
-
-
-def _archived(data: Path, name: str, settings: dict, make: Callable, force: bool) -> Path:
-    if force or not archive.exists(data, name, settings):
-        archive.write(data, name, make(), settings)
-    return data / f"{name}.nc"
 
 
 def start(step: float, phase: float) -> float:
@@ -205,20 +205,17 @@ def _law(name: str, E: float) -> AbstractLaw:
     return laws.IntermediateGradient(E) if name in SLIDES else laws.PostSwitchGradient()
 
 
-def _simulate(
-    name: str, step: float, E: float, gravity: float, phase: float
-) -> tuple[nsdyn.Problem, nsdyn.Trajectory]:
-    problem = problems.get("point_on_track", **(TRACK | {"g": gravity, "x0": start(step, phase)}))
-    return problem, nsdyn.simulate(
-        problem, SCHEMES[name].integrator, step=step, law=_law(name, E), check=False
-    )
-
-
-def _runs(name: str, step: float) -> dict[str, tuple]:
+def _runs(name: str, integrator: Any, mechanism: Any, step: float) -> dict[str, tuple]:
     """The cases (E, gravity) of one scheme and, for the schemes of the slides, the energy ratio
     over the phase."""
     cases = [(E, g) for E in ((1.0, 0.5) if name in SLIDES else (1.0,)) for g in (TRACK["g"], 0.0)]
-    runs = [_simulate(name, step, E, g, PHASE) for E, g in cases]
+
+    def simulate(E: float, gravity: float, phase: float) -> tuple:
+        problem = mechanism(**(TRACK | {"g": gravity, "x0": start(step, phase)}))
+        law = _law(name, E)
+        return problem, nsdyn.simulate(problem, integrator, step=step, law=law, check=False)
+
+    runs = [simulate(E, g, PHASE) for E, g in cases]
     stacked = lambda values: np.stack([np.asarray(value) for value in values])
     residuals = [_residuals(problem, trajectory) for problem, trajectory in runs]
     events = [trajectory.events[0] for _, trajectory in runs]
@@ -258,7 +255,7 @@ def _runs(name: str, step: float) -> dict[str, tuple]:
         for level in LEVELS
     }
     if name in SLIDES:
-        ends = [_simulate(name, step, 0.5, 0.0, phase)[1].v[-1] for phase in PHASES]
+        ends = [simulate(0.5, 0.0, phase)[1].v[-1] for phase in PHASES]
         ratio = np.sum(np.square(ends), axis=1) / TRACK["v0"] ** 2
         found |= {
             "phase": ("place", PHASES),

@@ -10,6 +10,7 @@ the dense mass matrix, as a function of e and for random e, w, m and L. Differen
 the quantity; the largest of the four is shown.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,11 @@ def run(folder: str | Path, cases: int = CASES, force: bool = False) -> list[Pat
 
 
 def compute(folder: str | Path, cases: int = CASES, force: bool = False) -> list[Path]:
-    """Archive the comparison. Data with the same settings and version are kept unless `force` is
+    """Archive the comparison. Data with the same settings and code are kept unless `force` is
     given."""
     settings = {"cases": cases, "seed": SEED, "curve": CURVE}
-    if force or not archive.exists(_data(folder), "impacts", settings):
-        archive.write(_data(folder), "impacts", _variables(cases), settings)
-    return [_data(folder) / "impacts.nc"]
+    make = partial(_variables, cases)
+    return [archive.update(_data(folder), "impacts", settings, make, force=force)]
 
 
 def _data(folder: str | Path) -> Path:

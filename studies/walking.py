@@ -78,7 +78,7 @@ def run(folder: str | Path, size: int = 200, force: bool = False) -> list[Path]:
 
 
 def compute(folder: str | Path, size: int = 200, force: bool = False) -> list[Path]:
-    """Archive gait and basin, of size x size states. Data with the same settings and version are
+    """Archive gait and basin, of size x size states. Data with the same settings and code are
     kept unless `force` is given."""
     folder = Path(folder) / "data"
     problem = problems.get("compass_walker")
@@ -95,11 +95,11 @@ def compute(folder: str | Path, size: int = 200, force: bool = False) -> list[Pa
         "gait": lambda: _gait(problem),
         "basin": lambda: basin(problem, archive.read(folder, "gait")[0].state.values, size),
     }
-    for name, make in made.items():
-        own = settings | ({"size": size} if name == "basin" else {})
-        if force or not archive.exists(folder, name, own):
-            archive.write(folder, name, make(), own)
-    return [folder / f"{name}.nc" for name in made]
+    files = [archive.update(folder, "gait", settings, made["gait"], force=force)]
+    own = settings | {"size": size}
+    after = ("gait",)
+    files.append(archive.update(folder, "basin", own, made["basin"], after=after, force=force))
+    return files
 
 
 def _gait(problem: nsdyn.Problem) -> dict[str, tuple]:

@@ -1,5 +1,6 @@
 """The command line: what it prints, what it writes, and its exit codes."""
 
+import json
 import re
 
 import numpy as np
@@ -8,11 +9,13 @@ from typer.testing import CliRunner
 
 import nsdyn
 from nsdyn import integrators, laws
-from nsdyn.cli.commands import _integrator, _integrators, _laws, app
-from nsdyn.cli.parse import parse_object
+from nsdyn.cli.commands import _integrator, app
 from nsdyn.errors import ProblemError, SimulationError
 from nsdyn.studies.lib import archive
 from nsdyn.studies.lib.bench import suite
+from nsdyn.studies.lib.written import integrators as _integrators
+from nsdyn.studies.lib.written import laws as _laws
+from nsdyn.studies.lib.written import parse_object
 
 
 def call(*arguments):
@@ -114,8 +117,10 @@ def test_run_shows_and_saves(tmp_path):
         and "event 1: three_r_pendulum at t = 0.5" in result.stdout
     )
     loaded = nsdyn.load(out)
-    assert [row[1:] for row in rows[2:]] == [
-        [f"{q:.9g}", f"{v:.9g}"] for q, v in zip(loaded.q[-1], loaded.v[-1], strict=True)
+    last = zip(loaded.coordinates, loaded.q[-1], loaded.v[-1], strict=True)
+    end = [line.split("  ") for line in result.stdout.splitlines() if "[rad]" in line]
+    assert [[x.strip() for x in line if x] for line in end] == [
+        [name, f"{q:.9g}", f"{v:.9g}"] for name, q, v in last
     ]
     assert picture.stat().st_size > 0
 
@@ -127,13 +132,26 @@ def test_sweep_shows_and_saves(tmp_path):
     result = call("sweep", "three_r_pendulum", *ranges, *options)
     assert result.exit_code == 0, result.stderr
     assert re.search(r"^OK +6 ", result.stdout, re.MULTILINE)
-    data, described = archive.read(tmp_path, "sweep")
-    np.testing.assert_allclose(data["param_m"], [100, 100, 100, 110, 110, 110])
-    np.testing.assert_allclose(data["param_locks[0]"], [0.2, 0.25, 0.3] * 2)
+    data = nsdyn.load(out)
+    described = json.loads(out.with_suffix(".json").read_text())
+    np.testing.assert_allclose(data.params["m"], [100, 100, 100, 110, 110, 110])
+    np.testing.assert_allclose(data.params["locks"][:, 0], [0.2, 0.25, 0.3] * 2)
     assert data.q.shape == (6, 3, 3)
-    np.testing.assert_array_equal(data.events, 1)
+    np.testing.assert_array_equal(data.events.count, 1)
+    np.testing.assert_allclose(data.events.t[:, 0], [0.2, 0.25, 0.3] * 2)
+    assert np.all(np.any(data.events.Lam[:, 0] != 0, axis=1))
     assert described["settings"]["vary"] == ["m=100:110:2", "locks[0]=0.2:0.3:3"]
-    assert np.ptp(data.q[:, -1, 1].values) > 0.1
+    assert np.ptp(data.q[:, -1, 1]) > 0.1
+
+
+def test_a_run_that_stops_early_writes_what_it_has(tmp_path):
+    out, picture = tmp_path / "run.nc", tmp_path / "run.png"
+    arguments = ("point_on_track", "--law", "Restitution(e=0.5)", "--integrator", "MoreauJean")
+    result = call("run", *arguments, "--step", "0.02", "--out", out, "--plot", picture)
+    assert result.exit_code == 1 and "LAW_VIOLATES" in result.stderr
+    loaded = nsdyn.load(out)
+    assert not loaded.ok and loaded.t[-1] == pytest.approx(0.12)
+    assert picture.stat().st_size > 0
 
 
 def test_settings_in_words():

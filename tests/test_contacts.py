@@ -162,6 +162,73 @@ def test_a_rotating_ball_falls(omega, vx, after, mode):
         np.testing.assert_allclose(found.v[hit, 1] * exact / speed, vx, rtol=1e-12)
 
 
+# A ball in space: position, unit quaternion; velocities in world axes.
+
+
+def times(a, b):
+    """The product of two quaternions."""
+    s = a[0] * b[0] - jnp.dot(a[1:], b[1:])
+    return jnp.concatenate([s[None], a[0] * b[1:] + b[0] * a[1:] + jnp.cross(a[1:], b[1:])])
+
+
+def space_mass(q, p):
+    return jnp.diag(jnp.array([1.0] * 3 + [0.4 * 0.01] * 3))
+
+
+def space_weight(q, v, t, p):
+    return jnp.array([0.0, 0, -G, 0, 0, 0])
+
+
+def space_rate(q, v, p):
+    w = jnp.concatenate([jnp.zeros(1), v[3:]])
+    return jnp.concatenate([v[:3], 0.5 * times(w, q[3:])])
+
+
+def exponential(q, dx, p):
+    w = dx[3:]
+    square = jnp.sum(w * w)
+    some = square > 1e-12
+    angle = jnp.sqrt(jnp.where(some, square, 1.0))
+    share = jnp.where(some, jnp.sin(angle / 2) / angle, 0.5 - square / 48)
+    cosine = jnp.where(some, jnp.cos(angle / 2), 1 - square / 8)
+    turned = times(jnp.concatenate([cosine[None], share * w]), q[3:])
+    return jnp.concatenate([q[:3] + dx[:3], turned])
+
+
+def twice_exponential(q, dx, p):
+    return exponential(q, 2 * dx, p)
+
+
+def above_floor(q, t, p):
+    return q[2] - 0.1
+
+
+def along_floor(q, v, t, p):
+    return jnp.array([v[0] - 0.1 * v[4], v[1] + 0.1 * v[3]])
+
+
+def spatial_ball(retract):
+    return nsdyn.Problem(
+        "ball in space",
+        nsdyn.System(mass=space_mass, force=space_weight, kinematics=space_rate, retract=retract),
+        nsdyn.Contacts(above_floor, along_floor, mu=0.3),
+        q0=[0, 0, 0.1, 1, 0, 0, 0],
+        v0=[2, 0, 0, 10, 20, 30],
+        t_end=0.2,
+    )
+
+
+def test_a_ball_in_space_begins_to_roll():
+    """v = (5 v0 + 2 R omega0 x n)/7 when it rolls; the slip keeps its direction till then."""
+    found = nsdyn.simulate(spatial_ball(exponential), MoreauJean(), step=1e-3)
+    np.testing.assert_allclose(found.v[-1, :3], [2, -2 / 7, 0], atol=1e-11)
+    rolls = found.t[1 + np.argmax(found.mode[1:, 0] == STICK)]
+    assert abs(rolls - 0.09708266589) < 2e-3
+    np.testing.assert_allclose(np.linalg.norm(found.q[:, 3:], axis=1), 1.0, rtol=1e-13)
+    with pytest.raises(nsdyn.ProblemError, match=r"retract=.*d kinematics/dv"):
+        nsdyn.simulate(spatial_ball(twice_exponential), MoreauJean(), step=1e-3)
+
+
 def cradle_gaps(q, t, p):
     return q[1:] - q[:-1] - 1.0
 

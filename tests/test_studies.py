@@ -1,6 +1,7 @@
 """Studies compute once, draw often; registries find what lies in the folders."""
 
 import json
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ import pytest
 import nsdyn
 from nsdyn import problems, studies
 from nsdyn.errors import FileError, ProblemError
+from nsdyn.integrators import NSGA
 from nsdyn.studies import joint_locking
-from nsdyn.studies.lib import archive, style
+from nsdyn.studies.lib import archive, style, verify
 
 STEP = 1e-2
 
@@ -46,7 +48,7 @@ def test_data_are_computed_once(folder, monkeypatch):
     def fail(*_, **__):
         raise AssertionError("computed again")
 
-    monkeypatch.setattr(nsdyn, "simulate", fail)
+    monkeypatch.setattr(archive, "write", fail)
     before = {file: file.stat().st_mtime_ns for file in (folder / "data").iterdir()}
     first = {file: file.read_bytes() for file in joint_locking.run(folder, STEP)}
     second = {file: file.read_bytes() for file in joint_locking.draw(folder)}
@@ -59,9 +61,70 @@ def test_data_are_computed_once(folder, monkeypatch):
     for arguments in ((STEP / 2,), (STEP, True)):  # other settings, and force
         with pytest.raises(AssertionError, match="computed again"):
             joint_locking.compute(folder, *arguments)
-    monkeypatch.setattr(nsdyn, "__version__", "99")
-    with pytest.raises(AssertionError, match="computed again"):
-        joint_locking.compute(folder, STEP)
+
+
+def test_data_that_were_made_by_other_code_are_replaced(tmp_path):
+    """And what has other settings stays."""
+    made = lambda value: lambda: {"y": ((), value)}
+    one, two = made(1.0), made(2.0)
+    first = archive.update(tmp_path, "x", {"step": 1}, one)
+    kept = archive.update(tmp_path, "x", {"step": 2}, one)
+    assert archive.update(tmp_path, "x", {"step": 1}, made(1.0)) == first  # the same code
+    second = archive.update(tmp_path, "x", {"step": 1}, two)
+    assert second != first and not first.exists() and kept.exists()
+    assert archive.read(tmp_path, "x")[0].y == 2.0 and archive.read(tmp_path, kept.stem)[0].y == 1.0
+    table = archive.update(tmp_path, "table", {}, made(0.0), after=["x"])
+    archive.update(tmp_path, "x", {"step": 1}, made(3.0))
+    assert archive.update(tmp_path, "table", {}, made(0.0), after=["x"]) != table
+
+
+def test_bytes_do_not_depend_on_when_they_were_computed(tmp_path):
+    make = lambda: {"y": (("i",), np.arange(5) / 3, {"units": "m"})}
+    files = [archive.update(tmp_path / name, "x", {"a": 1}, make) for name in "ab"]
+    assert files[0].name == files[1].name
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_verifying_computes_a_sample_again(tmp_path, monkeypatch):
+    study = ModuleType("study")
+    value = [1.0]
+
+    def compute(folder):
+        values = lambda: {"y": (("i",), np.array([value[0], 3.0]))}
+        uses_no_list = lambda: values()  # what a list holds is data: the key does not see it
+        archive.update(folder / "data", "x", {"a": 1}, uses_no_list)
+
+    study.compute = compute
+    monkeypatch.setattr(archive, "code_digest", lambda *_: "always the same")
+    assert not verify.verified(study, "study", tmp_path)[0].ok
+    compute(tmp_path)
+    verdicts = []
+    for value[0] in (1.0, 1.0 + 1e-12, 1.5):
+        verdicts += verify.verified(study, "study", tmp_path)
+    assert [found.ok for found in verdicts] == [True, True, False]
+    assert verdicts[0].text == "identical" and "1.7e-01" in verdicts[2].text
+
+
+def test_an_edited_integrator_concerns_what_uses_it(tmp_path, monkeypatch):
+    def keys():
+        found = {}
+        for name in ("convergence", "joint_locking", "pothole", "switching_track", "walking"):
+            with archive.verifying([]) as visited:
+                studies.get(name).compute(tmp_path / name)
+            found |= {f"{name} {data}": key for data, key in visited.keys.items()}
+        return found
+
+    before = keys()
+    assert keys() == before
+    monkeypatch.setattr(NSGA, "_solved", lambda self, *args: None)
+    after = keys()
+    changed = {name for name, key in after.items() if key != before[name]}
+    schemes = {"nsga", "nsga_velocity", "nsga_decoupled"}
+    expected = {f"{s} {name}" for s in ("convergence", "switching_track") for name in schemes}
+    # the table has the labels of the schemes; else it depends on them by their keys
+    expected = (expected | {"switching_track table"}) & set(after)
+    assert {name for name in changed if not name.startswith("pothole")} == expected
+    assert len([name for name in changed if name.startswith("pothole")]) == 3
 
 
 def test_archive_knows_its_data(tmp_path):

@@ -183,16 +183,6 @@ def test_curved_reference():
     )
 
 
-def test_graph_distance():
-    jump = lambda t: np.array([[[t, 0.0], [t, 1.0]]])
-    assert abs(convergence.graph_distance(jump(0.3), jump(0.31)) - 0.01) < 1e-15
-    point = np.array([[[0.3, 1.2], [0.3, 1.2]]])
-    assert (
-        abs(convergence.graph_distance(jump(0.3), np.concatenate([jump(0.3), point])) - 0.2) < 1e-15
-    )
-    assert convergence.graph_distance(jump(0.3), jump(0.3)) == 0.0
-
-
 # All of them
 
 

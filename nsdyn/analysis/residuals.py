@@ -38,6 +38,24 @@ def residuals(problem: Problem, run: Solution) -> Residuals:
     return Residuals(*map(np.asarray, found))
 
 
+PIECE = 1024  # points of a batch that are looked at together
+
+
+def batch_residuals(problem: Problem, batch: Solution) -> Residuals:
+    """(1) at the samples of all runs of a batch, arrays of shape (runs, samples, m)."""
+    model, runs = problem.model(), [batch[i] for i in range(len(batch))]
+    parts = [points_of(problem, run) for run in runs]
+    together = lambda *x: np.concatenate([np.asarray(each) for each in x])
+    points, lam = jax.tree.map(together, *((a, b.lam) for a, b in zip(parts, runs, strict=True)))
+    found = []
+    for first in range(0, len(lam), PIECE):  # filled up, so that it compiles once
+        some = np.minimum(np.arange(first, first + PIECE), len(lam) - 1)
+        here = jax.tree.map(lambda x, some=some: jnp.asarray(x[some]), (points, lam))
+        found.append([np.asarray(x) for x in _levels(model, problem.params, *here)])
+    fold = lambda x: np.concatenate(x)[: len(lam)].reshape(len(runs), -1, lam.shape[1])
+    return Residuals(*map(fold, zip(*found, strict=True)))
+
+
 @compiled_quickly
 def _levels(
     model: Model, p: Params, points: Point, lam: Float[Array, "samples m"]
@@ -64,6 +82,8 @@ def _held(model: Model, problem: Problem, run: Solution) -> Held:
     """The held values of the constraints at each sample, from the records of the events."""
     p = problem.params
     start = model.start(problem.q0, problem.v0, jnp.asarray(run.t0), p)
+    if not jax.tree.leaves(start.held):
+        return start.held
     held = [start.held]
     for event in run.events:
         before = model.split_mode(jnp.asarray(event.mode_before))

@@ -20,7 +20,7 @@ from nsdyn._types import Configuration, Mode, Params, Time, Velocity
 from nsdyn.checks.inputs import check_inputs
 from nsdyn.checks.report import Report
 from nsdyn.checks.sample import STEPS, Sample, begin, guards
-from nsdyn.checks.start import StartRows, mass_matrix, mass_product, mass_solve
+from nsdyn.checks.start import StartRows, mass_matrix, mass_product, mass_solve, retraction
 from nsdyn.checks.switching import check_mode_changes
 from nsdyn.constraints.base import AbstractConstraint, Start
 from nsdyn.errors import ProblemError
@@ -55,6 +55,7 @@ def _start(problem: Problem) -> tuple[Report, Model, Point]:
     mass_matrix(report, s.M, problem.velocities)
     mass_solve(report, s)
     mass_product(report, s)
+    retraction(report, problem.system, s, p)
     finite("System(force=...)", s.f, " at q0, v0")
     finite("System(potential=...)", s.V, " at q0")
     names = _row_names(model, point, p)

@@ -9,15 +9,19 @@ import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from nsdyn._expect import finite, listed, pasted
 from nsdyn._jitted import compiled_quickly
-from nsdyn._types import Params
+from nsdyn._types import Configuration, Params, Velocity
 from nsdyn.checks.report import Report
 from nsdyn.checks.sample import Sample, columns, nearest_root, sample
 from nsdyn.errors import ProblemError, RedundancyWarning, warn
 from nsdyn.mechanics.model import Model, Point
+from nsdyn.mechanics.system import System
 from nsdyn.numerics import rank
 
 CONSISTENT = 1e-8  # residual of a row at the start, relative to its size (`checks.sample`)
@@ -100,6 +104,33 @@ def mass_product(report: Report, s: Sample) -> None:
             f"{np.max(error):.3g} at q0 for v = {pasted(ones)}"
         )
     report.add("momentum is M v", f"|momentum - M v| = {np.max(error):.1e}")
+
+
+def retraction(report: Report, system: System, s: Sample, p: Params) -> None:
+    """retract(q, 0, p) must be q, and its derivative by dx there that of the kinematics."""
+    if system.retract is None:
+        return
+    there, slope = map(np.asarray, _retracted(system, jnp.asarray(s.q), jnp.asarray(s.v), p))
+    tests = {
+        "retract(q, 0, p) = q": np.abs(there - s.q),
+        "d retract/d dx at dx = 0 to be d kinematics/dv": np.abs(slope - s.B),
+    }
+    for wanted, error in tests.items():
+        if np.max(error) > SAME * (1.0 + np.max(np.abs(s.q))):
+            raise ProblemError(
+                f"System(retract=...): expected {wanted}, found a difference of "
+                f"{np.max(error):.3g} at q0"
+            )
+    worst = max(float(np.max(error)) for error in tests.values())
+    report.add("retract agrees with kinematics", f"largest difference {worst:.1e}")
+
+
+@compiled_quickly
+def _retracted(system: System, q: Configuration, v: Velocity, p: Params) -> tuple[Array, Array]:
+    retract = system.retract
+    assert retract is not None
+    still = jnp.zeros_like(v)
+    return retract(q, still, p), jax.jacfwd(lambda dx: retract(q, dx, p))(still)
 
 
 class Level(NamedTuple):

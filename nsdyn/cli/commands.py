@@ -1,9 +1,10 @@
-"""The command line: `nsdyn list`, `check`, `run`, `compare`, `sweep`, `figures`, `bench`.
+"""The command line: `nsdyn list`, `check`, `run`, `compare`, `study`, `sweep`, `figures`, `bench`.
 
 Exit codes: 0 all went well, 1 a run stopped early, 2 the input was wrong. Messages go to stderr.
 Slow imports are inside the commands, so that help appears immediately.
 """
 
+import dataclasses
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,10 +24,10 @@ from nsdyn.cli.console import (
     show_reports,
     show_statuses,
     show_table,
-    sweep_variables,
 )
-from nsdyn.cli.parse import parse_object, parse_ranges, parse_settings, sweep_arguments
-from nsdyn.errors import FileError, ProblemError
+from nsdyn.cli.parse import parse_ranges, parse_settings, parse_steps, sweep_arguments
+from nsdyn.errors import FileError, ProblemError, SimulationError
+from nsdyn.studies.lib import written
 
 if TYPE_CHECKING:  # slow to import
     import nsdyn
@@ -131,7 +132,7 @@ def list_(
             listing.show_source(source)
             return
         listing.show_problems()
-        for kind, known in (("integrators", _integrators()), ("laws", _laws())):
+        for kind, known in (("integrators", written.integrators()), ("laws", written.laws())):
             listing.show_classes(kind, known)
         show_table(
             "studies", ("name", "description"), [(n, studies.summary(n)) for n in studies.names()]
@@ -179,34 +180,44 @@ def run(
         bool, typer.Option("--events", help="Show the events and analyse each.")
     ] = False,
 ) -> None:
-    """Simulate one problem and show its final state."""
+    """Simulate one problem and show its final state. A run that stops early writes what it has, and
+    the exit code is 1."""
     with reported():
         import nsdyn
 
         chosen = _problem(problem, settings)
         method = _integrator(integrator, formulation)
-        rule = _law(law)
+        rule = written.law(law)
         _require_target("--out", out, ())
         _require_target("--plot", plot, PLOTS)
         _require_target("--animate", animate, FILMS)
+        stopped: SimulationError | None = None
         with busy("compiling and running"):
-            trajectory = nsdyn.simulate(
-                chosen, method, step=step, law=rule, t_end=t_end, save_every=save_every
-            )
-        if events:
+            try:
+                trajectory = nsdyn.simulate(
+                    chosen, method, step=step, law=rule, t_end=t_end, save_every=save_every
+                )
+            except SimulationError as error:  # what there is until then is shown and written
+                if error.partial is None:
+                    raise
+                stopped, trajectory = error, error.partial
+        if events and len(trajectory.events):
             show_events(trajectory.events)
             show_reports(chosen, trajectory.events, rule)
-        show_end(trajectory)
+        if len(trajectory.t):
+            show_end(trajectory)
         if out is not None:
             trajectory.save(out)
             print(f"wrote {out}")
-        if plot is not None:
+        if plot is not None and len(trajectory.t):
             trajectory.plot().savefig(plot)
             print(f"wrote {plot}")
-        if animate is not None:
+        if animate is not None and len(trajectory.t):
             with counted("frames") as report:
                 trajectory.animate(animate, chosen, speed=speed, progress=report)
             print(f"wrote {animate}")
+        if stopped is not None:
+            raise stopped
 
 
 @app.command(
@@ -217,7 +228,9 @@ def compare(
     problem: ProblemName,
     integrator: Methods = [],  # noqa: B006
     law: Laws = [],  # noqa: B006
-    step: Step = 1e-3,
+    step: Annotated[
+        str, typer.Option(help="Step size; several, as in 2e-2,1e-2,5e-3, show orders.")
+    ] = "1e-3",
     t_end: EndTime = None,
     save_every: Annotated[int, typer.Option(help="Steps between rows.")] = 1,
     settings: Settings = [],  # noqa: B006
@@ -230,19 +243,25 @@ def compare(
         bool, typer.Option("--force", help="Recompute data that are archived in --out.")
     ] = False,
 ) -> None:
-    """Compare integrators and laws: errors, residuals, energy, effort and times. The exit code is 1
-    if all runs fail."""
+    """Compare integrators and laws: errors, residuals, energy, effort, times; with several steps,
+    errors with the smallest one and observed orders. The exit code is 1 if all runs fail."""
     with reported():
         from nsdyn.studies import compare as comparison
         from nsdyn.studies.lib import compare_figures, compare_table
 
         chosen = _problem(problem, settings)
         methods = [_integrator(text, "") for text in integrator] or comparison.DEFAULTS
-        entries = comparison.pairs(methods, [_law(text) for text in law or ["PostSwitchGradient"]])
+        rules = [written.law(text) for text in law or ["PostSwitchGradient"]]
+        steps = parse_steps(step)
+        if len(steps) > 1:
+            chosen = chosen if t_end is None else dataclasses.replace(chosen, t_end=t_end)
+            _compare_steps(chosen, (methods, rules), steps, reference, refine, out)
+            return
+        entries = comparison.pairs(methods, rules)
         found = comparison.compare(
             chosen,
             entries,
-            step,
+            steps[0],
             t_end=t_end,
             save_every=save_every,
             folder=out,
@@ -255,6 +274,55 @@ def compare(
         if out is not None:
             print("\n".join(str(file) for file in compare_figures.write(found, out)))
         if not any(run.ok for run in found.runs):
+            raise typer.Exit(1)
+
+
+@app.command(epilog="Example: nsdyn study corner.toml --jobs 2; nsdyn study corner.toml --dry-run")
+def study(
+    file: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for data, tables and figures; default: STUDY.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    only: Annotated[
+        list[str],
+        typer.Option(
+            "--only",
+            metavar="WORD=PATTERN",
+            help="Only what matches: 'integrator=nsga*', 'problem=ramp', 'law=...'; repeatable.",
+        ),
+    ] = [],  # noqa: B006
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what there is to do, and do nothing.")
+    ] = False,
+    collect: Annotated[
+        bool, typer.Option("--collect", help="Run nothing: tables and figures of what is there.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Compute again what is there (see --only).")
+    ] = False,
+) -> None:
+    """Run a study: problems x integrators x laws x steps x phases, declared in a file. An
+    interrupted study goes on where it was. The exit code is 1 if no run reached its end."""
+    with reported():
+        from nsdyn.studies import study as studies
+        from nsdyn.studies.lib import study_file
+
+        plan = study_file.read(file)
+        folder = Path(file.stem) if out is None else out
+        if dry_run:
+            _show_survey(plan, studies.survey(plan, folder / "data", only, force))
+            return
+        if collect:
+            found = studies.collect(plan, folder / "data")
+        else:
+            with counted("pairs") as report:
+                found = studies.run(
+                    plan, folder, jobs=jobs, only=only, force=force, progress=report
+                )
+        show_comparison(found.table)
+        print("\n".join(str(written_file) for written_file in found.save(folder)))
+        if not found.ok.any():
             raise typer.Exit(1)
 
 
@@ -284,7 +352,7 @@ def sweep(
             raise FileError(f"--out {out}: expected a name that ends in .nc")
         chosen = _problem(problem, settings)
         method = _integrator(integrator, formulation)
-        rule = _law(law)
+        rule = written.law(law)
         values = parse_ranges(vary)
         arguments = sweep_arguments(chosen, values)
         with counted("trajectories") as report:
@@ -300,23 +368,44 @@ def sweep(
                 "law": law,
                 "integrator": repr(method),
             }
-            archive.write(out.parent, out.stem, sweep_variables(values, result), about)
+            result.save(out)
+            described = {"settings": about, **archive.provenance()}
+            archive.write_json(out.with_suffix(".json"), described)
             print(f"wrote {out} and {out.with_suffix('.json')}")
         if not result.ok.any():
             raise typer.Exit(1)
 
 
-@app.command(epilog="Example: nsdyn figures joint_locking --out figures")
+@app.command(epilog="Example: nsdyn figures joint_locking --out figures; nsdyn figures --verify")
 def figures(
     study: Studies = [],  # noqa: B006
     out: Annotated[Path, typer.Option(help="Folder for data and figures.")] = Path("figures"),
     force: Annotated[bool, typer.Option("--force", help="Recompute archived data.")] = False,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="Draw nothing: recompute archived data of each study and compare."
+        ),
+    ] = False,
 ) -> None:
-    """Compute and archive the data of studies and draw their figures."""
+    """Compute and archive the data of studies and draw their figures. Data are computed again only
+    if their settings or the code that computes them have changed. With --verify, one set of data of
+    each study, chosen at random, is computed again; the exit code is 1 if it differs."""
     with reported():
         from nsdyn import studies
+        from nsdyn.studies.lib import verify as verification
 
         chosen = {name: studies.get(name) for name in study or studies.names()}
+        if verify:
+            found = [
+                row
+                for name in progress(chosen, "verifying")
+                for row in verification.verified(chosen[name], name, out / name)
+            ]
+            show_table("archived data", ("study", "data", "verdict"), [row[:3] for row in found])
+            if not all(row.ok for row in found):
+                raise typer.Exit(1)
+            return
         files: list[Path] = []
         for name in progress(chosen, "study"):
             files += chosen[name].run(out / name, force=force)
@@ -364,6 +453,57 @@ def bench(
         print("\n".join(f"wrote {file}" for file in files))
 
 
+def _compare_steps(
+    problem: "nsdyn.Problem",
+    pairs: tuple[Iterable[Any], Iterable[Any]],
+    steps: list[float],
+    reference: str,
+    refine: int,
+    out: Path | None,
+) -> None:
+    """Several steps: a study of one problem."""
+    from nsdyn.studies import compare as comparison
+    from nsdyn.studies import study as studies
+
+    if reference == "none":
+        raise ProblemError("--reference: expected an integrator where there are several steps")
+    named = [dict(zip(comparison.names(list(x)), x, strict=True)) for x in pairs]
+    plan = studies.plan(
+        {problem.name: problem},
+        *named,
+        steps=steps,
+        reference=reference,
+        refine=refine,
+        title=problem.name,
+    )
+    with counted("integrators and laws") as report:
+        found = studies.run(plan, out, progress=report)
+    show_comparison(found.table)
+    if out is not None:
+        print("\n".join(str(file) for file in found.save(out)))
+    if not found.ok.any():
+        raise typer.Exit(1)
+
+
+def _show_survey(
+    plan: "nsdyn.studies.lib.study_file.Plan", work: "nsdyn.studies.study.Work"
+) -> None:
+    """What a run of a study would do."""
+    words = ("problems", "integrators", "laws", "steps", "phases")
+    sizes = " x ".join(f"{n} {word}" for n, word in zip(plan.shape, words, strict=True))
+    total = 1
+    for n in plan.shape:
+        total *= n
+    print(f"{plan.title}\n{sizes} = {total} runs")
+    cells = f"{work.done} of {work.cells} cells (a step with its phases, or a reference)"
+    print(f"{cells} are there; {len(work.refused)} pairs are refused")
+    print(f"to do: {len(work.todo)} programs, {work.cells - work.done} cells")
+    if work.cells > work.done:
+        known = work.seconds == work.seconds  # not NaN
+        guess = f"at most about {work.seconds:.0f} CPU s" if known else "unknown before the first"
+        print(f"time: {guess}")
+
+
 def _list_pairs() -> None:
     from nsdyn.studies.lib import pairs
 
@@ -399,41 +539,13 @@ def _problem(name: str, settings: Iterable[str]) -> "nsdyn.Problem":
         raise ProblemError(f"problem {name} with {', '.join(settings)}: {error}") from error
 
 
-def _integrators() -> dict[str, type]:
-    from nsdyn import integrators
-
-    return {name: getattr(integrators, name) for name in integrators.__all__}
-
-
-def _laws() -> dict[str, type]:
-    from nsdyn import laws
-
-    public = {name: getattr(laws, name) for name in laws.__all__}
-    classes = {name: c for name, c in public.items() if isinstance(c, type)}
-    return {name: c for name, c in classes.items() if laws.AbstractLaw in c.__mro__[1:]}
-
-
-def _law(text: str) -> "nsdyn.laws.AbstractLaw":
-    from nsdyn.laws import AbstractLaw
-
-    return parse_object("law", text, _laws(), (AbstractLaw,))
-
-
 def _integrator(text: str, formulation: str) -> "nsdyn.AbstractIntegrator":
-    from nsdyn.stepping.integrator import AbstractIntegrator, AbstractSmoothMethod, as_integrator
-
-    known = _integrators()
     if formulation and text != "RK4":
         raise ProblemError(
             f"--formulation: expected --integrator RK4, found {text!r}; give settings in "
             "parentheses, as in 'RK4(formulation=minimal)'"
         )
-    if formulation:
-        made = known["RK4"](formulation=formulation)
-    else:
-        made = parse_object("integrator", text, known, (AbstractIntegrator, AbstractSmoothMethod))
-    # A smooth method that cannot run alone needs a driver.
-    return known["EventDriven"](made) if as_integrator(made) is None else made
+    return written.integrator(f"RK4(formulation={formulation!r})" if formulation else text)
 
 
 @app.command(epilog="Example: nsdyn report figures --out report.html")

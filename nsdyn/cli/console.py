@@ -115,11 +115,11 @@ def show_end(trajectory: "nsdyn.Solution") -> None:
     show_table(title, (head, "q", "v"), list(zip(names, q, v, strict=True)), numbers=(1, 2))
 
 
-def show_comparison(table: "nsdyn.studies.lib.compare_table.Table") -> None:
+def show_comparison(table: "nsdyn.studies.lib.tables.Table") -> None:
     """The table of a comparison and its notes; in several parts if the terminal is narrow."""
     console = Console()
     limit = console.width if console.is_terminal else WIDE
-    names = [i for i, column in enumerate(table.head) if column in ("integrator", "law")]
+    names = list(range(table.names))
     columns = zip(table.head, *table.rows, strict=True)
     lengths = [max(len(x) for x in "\n".join(cells).split("\n")) + 2 for cells in columns]
     parts: list[list[int]] = [[]]
@@ -155,21 +155,6 @@ def show_statuses(result: "nsdyn.Solution") -> None:
     meanings = [result.meaning(code) for code in codes]
     rows = [(name, count, text) for (name, text), count in zip(meanings, counts, strict=True)]
     show_table(f"{len(result.status)} trajectories", ("status", "count", "meaning"), rows)
-
-
-def sweep_variables(values: dict, result: "nsdyn.Solution") -> dict[str, tuple]:
-    """A sweep as variables {name: (dimensions, array)} for a file."""
-    rows = {name: getattr(result, name) for name in ("q", "v", "lam", "mode", "energy")}
-    dimensions = {"q": ("coordinate",), "v": ("velocity",), "lam": ("row",), "energy": ()}
-    part = lambda name, x: dimensions.get(name, tuple(f"part_{i}" for i in range(x.ndim - 2)))
-    return {
-        **{f"param_{name}": ("trajectory", value) for name, value in values.items()},
-        "t": ("time", result.t),
-        **{name: (("trajectory", "time", *part(name, x)), x) for name, x in rows.items()},
-        "status": ("trajectory", result.status),
-        "t_stop": ("trajectory", result.t_stop),
-        "events": ("trajectory", result.events.count),
-    }
 
 
 def _bar() -> Progress:

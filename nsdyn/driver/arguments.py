@@ -33,11 +33,13 @@ MAX_EVENTS = 128
 
 
 class Values(NamedTuple):
-    """Parameters and initial state of a run."""
+    """Parameters and initial state of a run, and by which fraction of the step its first step is
+    shorter (None: by nothing)."""
 
     params: Any
     q0: Any
     v0: Any
+    phase: Any = None
 
 
 class Setup(eqx.Module):
@@ -348,6 +350,10 @@ class Batch(NamedTuple):
     shared: Values
     total: int
 
+    @property
+    def has_short_steps(self) -> bool:
+        return self.own.phase is not None and bool(np.any(np.asarray(self.own.phase) > 0))
+
     def params(self) -> Any:
         """The parameters of all runs; shared ones are repeated, which takes no memory."""
         repeat = lambda x: np.broadcast_to(np.asarray(x), (self.total, *np.shape(x)))
@@ -360,7 +366,7 @@ def _is_key(x: Any) -> bool:
     return jnp.issubdtype(x.dtype, jax.dtypes.extended)
 
 
-def batch_values(problem: Problem, params: Any, q0: Any, v0: Any) -> Batch:
+def batch_values(problem: Problem, params: Any, q0: Any, v0: Any, phase: Any = None) -> Batch:
     """Those of `sweep`, of which some have one more, leading, axis."""
     own = Values(problem.params, problem.q0, problem.v0)
     floats = lambda name, x, mine: mine if x is None else _floats(name, x)
@@ -381,7 +387,22 @@ def batch_values(problem: Problem, params: Any, q0: Any, v0: Any) -> Batch:
         np.ndim(x) > np.ndim(like) for x, like in zip(leaves, jax.tree.leaves(own), strict=True)
     ]
     whole = jax.tree.unflatten(tree, leaves)
-    return Batch(*eqx.partition(whole, jax.tree.unflatten(tree, mask)), total=_total(sizes))
+    mine, shared = eqx.partition(whole, jax.tree.unflatten(tree, mask))
+    if phase is not None:
+        mine = mine._replace(phase=_phase(phase))
+        sizes["phase"] = len(mine.phase)
+    return Batch(mine, shared, total=_total(sizes))
+
+
+def _phase(phase: Any) -> Any:
+    found = _floats("phase", phase)
+    given = np.asarray(found)
+    if given.ndim != 1 or not (np.all(given == 0) or np.all((given > 0) & (given < 1))):
+        raise ProblemError(
+            "phase: expected a list of fractions of a step, all between 0 and 1 or all 0, found "
+            f"{phase!r}"
+        )
+    return found
 
 
 def _batch_leaf(name: str, x: Any, like: Any) -> Any:
@@ -400,7 +421,7 @@ def _batch_leaf(name: str, x: Any, like: Any) -> Any:
 def _total(sizes: dict[str, int]) -> int:
     if not sizes:
         raise ProblemError(
-            "sweep: expected params, q0 or v0 with one more, leading, axis, found none. "
+            "sweep: expected params, q0 or v0 with one more, leading, axis, or phase, found none. "
             "For a single run call nsdyn.simulate"
         )
     if len(set(sizes.values())) > 1:

@@ -7,11 +7,12 @@ for each core, unless the program calls LAPACK (systems of more than 5 unknowns)
 batched call out to the threads that wait for it, and programs side by side can wait for ever.
 """
 
+import dataclasses
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -45,6 +46,7 @@ from nsdyn.tolerances import Tolerances
 CHUNK = 32  # trajectories at most in one chunk
 WORTH_A_THREAD = 16  # fewer trajectories than these are not split between cores
 WORK = 4  # bytes in use while a chunk runs, for each byte of its results
+MEMORY = 1e9  # bytes
 KEPT = 32  # compiled programs kept
 
 
@@ -57,16 +59,18 @@ def sweep(
     params: Any = None,
     q0=None,
     v0=None,
+    phase: Any = None,
     t_end: float | None = None,
     save_every: int = 1,
     save_at: Any = None,
     max_events: int = MAX_EVENTS,
     tolerances: Tolerances | None = None,
-    memory: float = 1e9,
+    memory: float = MEMORY,
     progress: Callable[[int, int], Any] | None = None,
 ) -> Solution:
     """Simulate a batch. Leaves of `params`, and `q0`, `v0`, are one value for all or have one more,
-    leading, axis.
+    leading, axis. `phase` are fractions of the step by which the first step of each run is shorter:
+    so the same event falls on other places in its step. The times `t` then have that axis, too.
 
     Samples are taken as in `simulate`. `memory` (bytes) bounds what runs at a time, not the
     results. `progress(done, total)` is called after each chunk. A trajectory that fails is marked
@@ -84,27 +88,12 @@ def sweep(
         tolerances=tolerances,
     )
     refuse_tracers("sweep", problem, run, params, q0, v0)
-    batch = batch_values(problem, params, q0, v0)
-    run = with_cut_grid(run)
-    kept = kept_steps(run)
-    each = WORK * _bytes(problem, len(kept), run.max_events)
-    size, workers = _layout(batch.total, each, memory)
-    if backends.choice() != "xla" and size >= LANES:
-        size = LANES
+    ready = prepared(problem, run, batch_values(problem, params, q0, v0, phase), memory)
+    run, batch = ready.run, ready.batch
     results = _Results(batch.total)
-    chunk = lambda first: np.minimum(np.arange(first, first + size), batch.total - 1)
-    part = lambda first: jax.tree.map(lambda x: np.asarray(x)[chunk(first)], batch.own)
-    programs, side_by_side, backend = _programs(run, part(0), batch.shared)
-
-    def compute(first: int) -> int:
-        own = part(first)
-        found = collect(run, own, batch.shared, kept, programs)
-        if run.save_at is not None:
-            found = sampled(run, own, batch.shared, found)
-        return results.put(first, found)
-
-    with ThreadPoolExecutor(workers if side_by_side else 1) as threads:
-        tasks = [threads.submit(compute, first) for first in range(0, batch.total, size)]
+    compute = lambda first: results.put(first, ready.chunk(first))
+    with ThreadPoolExecutor(ready.workers) as threads:
+        tasks = [threads.submit(compute, first) for first in ready.firsts]
         try:
             done = 0
             for task in as_completed(tasks):
@@ -115,10 +104,64 @@ def sweep(
             threads.shutdown(wait=False, cancel_futures=True)
             raise
     params = plain(batch.params(), other=lambda name, x: x)
-    about = {**run.about(problem), **shown(problem), "backend": backend}
-    solution = results.whole.solution(run.times, params, about)
+    about = {**run.about(problem), **shown(problem), "backend": ready.backend}
+    solution = results.whole.solution(_times(run, batch), params, about)
     _warn_if_singular(problem, batch, solution.events)
     return solution
+
+
+class Prepared(NamedTuple):
+    """A sweep whose programs are compiled: what each chunk of `size` trajectories goes through."""
+
+    run: Setup
+    batch: Batch
+    kept: np.ndarray
+    programs: Programs
+    size: int
+    workers: int
+    backend: str
+
+    @property
+    def firsts(self) -> range:
+        """The numbers of the first trajectories of all chunks."""
+        return range(0, self.batch.total, self.size)
+
+    def chunk(self, first: int) -> Collected:
+        """The trajectories from `first` on; the last chunk is filled up."""
+        own, shared = _part(self.batch, first, self.size), self.batch.shared
+        found = collect(self.run, own, shared, self.kept, self.programs)
+        return found if self.run.save_at is None else sampled(self.run, own, shared, found)
+
+
+def prepared(problem: Problem, run: Setup, batch: Batch, memory: float = MEMORY) -> Prepared:
+    """The sweep of a batch, laid out and compiled."""
+    run = with_cut_grid(_with_phases(run, batch))
+    kept = kept_steps(run)
+    each = WORK * _bytes(problem, len(kept), run.max_events)
+    size, workers = _layout(batch.total, each, memory)
+    if backends.choice() != "xla" and size >= LANES:
+        size = LANES
+    programs, side_by_side, backend = _programs(run, _part(batch, 0, size), batch.shared)
+    return Prepared(run, batch, kept, programs, size, workers if side_by_side else 1, backend)
+
+
+def _part(batch: Batch, first: int, size: int) -> Values:
+    which = np.minimum(np.arange(first, first + size), batch.total - 1)
+    return jax.tree.map(lambda x: np.asarray(x)[which], batch.own)
+
+
+def _with_phases(run: Setup, batch: Batch) -> Setup:
+    if not batch.has_short_steps:
+        return run
+    if run.save_at is not None:
+        raise ProblemError("phase and save_at: expected one of the two, found both")
+    return dataclasses.replace(run, grid=run.grid.with_short_steps())
+
+
+def _times(run: Setup, batch: Batch) -> np.ndarray:
+    if not batch.has_short_steps:
+        return run.times
+    return run.grid.times_of(run.grid.saved, batch.own.phase)
 
 
 def _warn_if_singular(problem: Problem, batch: Batch, events: Events) -> None:

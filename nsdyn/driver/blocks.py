@@ -116,7 +116,7 @@ def advance(
         def one(own, scale, state, log, buffer):
             values = eqx.combine(own, shared)
             model = run.model(values, scale)
-            times = run.grid.time(k + jnp.arange(1, CHUNK + 1))
+            times = run.grid.time(k + jnp.arange(1, CHUNK + 1), values.phase)
             state, log, samples = chunk(run, model, state, log, times, count, 1, values.params)
             put = lambda all_, x: jax.lax.dynamic_update_slice_in_dim(all_, x[place], slot, 0)
             return state, log, jax.tree.map(put, buffer, samples)  # (1)
@@ -168,7 +168,7 @@ def _result(
     p = values.params
     model = run.model(values, progress.scale)
     state, log = progress.state, progress.log
-    samples = at_times(buffer, run.grid.time(kept))
+    samples = at_times(buffer, run.grid.time(kept, values.phase))
     find = lambda samples: facts(run, model, samples, p, each)
     found = _facts_in_pieces(find, samples, number, PIECE if several else 1)
     filled = jnp.arange(len(kept)) < number

@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from nsdyn.errors import ProblemError
+
 CHUNK = 16  # steps at most in one chunk
 WINDOW = 1024  # steps of a cut grid that a compiled program knows at a time
 SLACK = 1e-9  # in units of the step: times nearer than this are the same
@@ -40,6 +42,17 @@ class Grid(eqx.Module):
         # A last step shorter than a billionth of a step is round-off in (t_end - t0)/step, not a
         # step.
         self.steps = max(1, int(np.ceil((t_end - t0) / step - SLACK)))
+
+    def with_short_steps(self) -> "Grid":
+        """The grid for runs whose first step is shorter, by a fraction of the step each, and whose
+        last step is that fraction: one step more."""
+        whole = (self.t_end - self.t0) / self.step
+        if abs(whole - self.steps) > SLACK:
+            raise ProblemError(
+                "phase: expected a step that divides t_end - t0, since the last step takes what "
+                f"the first one lacks, found {whole:.9g} steps"
+            )
+        return eqx.tree_at(lambda grid: grid.steps, self, self.steps + 1)
 
     def cut_at(self, times: np.ndarray) -> "Grid":
         """The grid with steps that end at these times too."""
@@ -85,17 +98,20 @@ class Grid(eqx.Module):
         """Times of the samples."""
         return self.times_of(self.saved)
 
-    def times_of(self, numbers: np.ndarray) -> np.ndarray:
-        """Times of the steps of these numbers."""
+    def times_of(self, numbers: np.ndarray, phase: Any = None) -> np.ndarray:
+        """Times of the steps of these numbers; with phases, one row for each."""
         if self.is_cut:
             return self.instants[numbers]
-        return np.where(numbers == self.steps, self.t_end, self.t0 + numbers * self.step)
+        late = numbers if phase is None else np.maximum(numbers - np.asarray(phase)[:, None], 0.0)
+        return np.where(numbers == self.steps, self.t_end, self.t0 + late * self.step)
 
-    def time(self, k):
+    def time(self, k, phase: Any = None):
+        """The time of the step k. With a phase, the first step is shorter by this fraction."""
         if self.is_cut:
             known = jnp.asarray(self.instants)
             return known[jnp.clip(k - self.first, 0, known.shape[0] - 1)]
-        return jnp.where(k >= self.steps, self.t_end, self.t0 + k * self.step)
+        late = k if phase is None else jnp.maximum(k - phase, 0.0)
+        return jnp.where(k >= self.steps, self.t_end, self.t0 + late * self.step)
 
     def first_step(self) -> "Grid":
         """The grid that ends after the first step."""

@@ -95,7 +95,7 @@ def simulate(
     started = problem
     if check:
         started = eqx.tree_at(
-            lambda x: (x.params, x.q0, x.v0), problem, tuple(values), is_leaf=lambda x: x is None
+            lambda x: (x.params, x.q0, x.v0), problem, values[:3], is_leaf=lambda x: x is None
         )
         _check_once(started)
     solution = raise_if_failed(advised(problem, run, values, computed(problem, run, values)))

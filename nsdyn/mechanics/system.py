@@ -37,6 +37,9 @@ class System(eqx.Module):
     kinematics: kinematics(q, v, p) = q', for quasi-velocities; without it q' = v.
     momentum: momentum(q, v, p) = M v. With both `solve` and `momentum` a run without constraints
         never forms the mass matrix.
+    retract: retract(q, dx, p), the configuration that the finite motion dx leads to from q, such as
+        p exp(dx/2) for a unit quaternion p; its derivative at dx = 0 is `kinematics`. Implicit and
+        time-stepping schemes use it, so that quaternions keep their length.
     lagrangian: the functions that the others were derived from; `System.from_lagrangian` fills it
         in.
     """
@@ -47,10 +50,12 @@ class System(eqx.Module):
     solve: Callable | None = eqx.field(static=True, default=None)
     kinematics: Callable | None = eqx.field(static=True, default=None)
     momentum: Callable | None = eqx.field(static=True, default=None)
+    retract: Callable | None = eqx.field(static=True, default=None)
     lagrangian: "Lagrangian | None" = eqx.field(static=True, default=None, repr=False)
 
     def __check_init__(self) -> None:
-        counts = {"mass": 2, "force": 4, "potential": 2, "solve": 3, "kinematics": 3, "momentum": 3}
+        counts = {"mass": 2, "force": 4, "potential": 2}
+        counts |= dict.fromkeys(("solve", "kinematics", "momentum", "retract"), 3)
         for name, count in counts.items():
             function = getattr(self, name)
             if function is None and name not in ("mass", "force"):
@@ -65,6 +70,7 @@ class System(eqx.Module):
                     "solve": "(q, b, p)",
                     "kinematics": "(q, v, p)",
                     "momentum": "(q, v, p)",
+                    "retract": "(q, dx, p)",
                 }
                 raise ProblemError(
                     f"System({name}=...): expected a function of {wanted.get(name, '(q, p)')}, "
@@ -98,6 +104,9 @@ class System(eqx.Module):
         if self.kinematics is not None:
             shape = (q.shape, "the shape of q0")
             expect.shaped("System(kinematics=...)", self.kinematics, *shape, q, v, p)
+        if self.retract is not None:
+            shape = (q.shape, "the shape of q0")
+            expect.shaped("System(retract=...)", self.retract, *shape, q, v, p)
         if self.lagrangian is not None:
             self.lagrangian.check_shapes(q, v, t, p)
         if self.potential is not None:
@@ -137,9 +146,11 @@ class System(eqx.Module):
         return small.factor(B.T @ B, semidefinite=True)(B.T @ q)
 
     def moved(self, q: Configuration, dx: Velocity, p: Params) -> Configuration:
-        """The configuration reached from q by the finite motion dx: q + dx, or with
-        quasi-velocities the flow of q' = kinematics(q, dx) over a unit of time, by one Runge-Kutta
-        step (its error is of the fifth power of dx)."""
+        """The configuration reached from q by the finite motion dx: retract(q, dx) if given, else
+        q + dx, or with quasi-velocities the flow of q' = kinematics(q, dx) over a unit of time, by
+        one Runge-Kutta step (its error is of the fifth power of dx)."""
+        if self.retract is not None:
+            return self.retract(q, dx, p)
         if self.kinematics is None:
             return q + dx
         k1 = self.rate(q, dx, p)

@@ -30,6 +30,7 @@ MARGIN = 0.08
 BLUE, ORANGE = COLOURS[:2]
 GREY = "0.6"
 DPI = 120
+NARROWEST = 4.0  # inches, so that the title has its place
 
 
 def write(
@@ -212,7 +213,7 @@ def _size(width: float, height: float) -> tuple[float, float]:
     """Inches, for a box of this width and height; an even number of pixels, as films need."""
     scale = min(5.0 / width, 4.0 / height)
     even = lambda x: 2 * round(x * DPI / 2) / DPI
-    return even(scale * width + 0.8), even(scale * height + 0.9)
+    return max(even(scale * width + 0.8), NARROWEST), even(scale * height + 0.9)
 
 
 def _flat(figure: Any, low: np.ndarray, high: np.ndarray) -> Any:
@@ -229,7 +230,7 @@ def _solid(figure: Any, low: np.ndarray, high: np.ndarray) -> Any:
 
     ax = figure.add_subplot(projection="3d", computed_zorder=False)
     ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]))
-    ax.set_box_aspect(high - low, zoom=1.1)
+    ax.set_box_aspect(high - low, zoom=0.95)
     ax.tick_params(labelsize=7)
     for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
         axis.set_major_locator(MaxNLocator(4))

@@ -74,9 +74,8 @@ def panels(run: Solution) -> list[Panel]:
 
 def _by_unit(symbol: str, names: Sequence[str], t: np.ndarray, values: np.ndarray) -> list[Panel]:
     """A panel for each unit, in the order in which they occur."""
-    names = numbered(names, symbol, values.shape[1])
     if not any(map(unit_of, names)):
-        return [Panel(symbol, names, t, values)]
+        return [Panel(symbol, numbered(names, symbol, values.shape[1]), t, values)]
     found = []
     for unit in dict.fromkeys(map(unit_of, names)):
         own = [i for i, name in enumerate(names) if unit_of(name) == unit]

@@ -2,7 +2,9 @@
 drawing."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import nsdyn
 from nsdyn import integrators, laws
@@ -25,7 +27,7 @@ def compute(
     force: bool,
 ) -> list[Path]:
     """Archive variables(problem, trajectory) of both runs, with rows every `interval` seconds. Data
-    with the same settings and version are kept unless `force` is given."""
+    with the same settings and code are kept unless `force` is given."""
     integrator = integrators.EventDriven(integrators.RK4())
     files = []
     for name, law in LAWS.items():
@@ -34,9 +36,19 @@ def compute(
             "law": type(law).__name__,
             "step": step,
         }
-        if force or not archive.exists(data(folder), name, settings):
-            every = max(1, round(interval / step))
-            trajectory = nsdyn.simulate(problem, integrator, step=step, law=law, save_every=every)
-            archive.write(data(folder), name, variables(problem, trajectory), settings)
-        files.append(data(folder) / f"{name}.nc")
+        every = max(1, round(interval / step))
+        make = partial(_run, problem, integrator, law, step, every, variables)
+        files.append(archive.update(data(folder), name, settings, make, force=force))
     return files
+
+
+def _run(
+    problem: nsdyn.Problem,
+    integrator: Any,
+    law: laws.AbstractLaw,
+    step: float,
+    every: int,
+    variables: Callable,
+) -> dict[str, tuple]:
+    run = nsdyn.simulate(problem, integrator, step=step, law=law, save_every=every)
+    return variables(problem, run)

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from nsdyn.errors import ProblemError, unknown
 from nsdyn.studies.compare import LEVELS, Comparison, Run, slug
 from nsdyn.studies.lib import archive, style
 from nsdyn.studies.lib.compare_table import MEASURED, against, measured, table
@@ -87,6 +88,18 @@ def _groups(found: Comparison) -> list[_Group]:
 
 def _dimension(found: Comparison) -> int:
     return max((run.data.q.shape[1] for run in found.runs if run.has_rows), default=0)
+
+
+def figure(found: Comparison, what: str) -> Figure:
+    """One of the figures, of the first law."""
+    kinds = {"states": _states, "errors": _errors, "residuals": _residuals}
+    if what not in kinds:
+        raise unknown("figure", what, kinds)
+    groups = _groups(found)
+    if not groups:
+        raise ProblemError("plot: expected a run with samples, found none: all were refused")
+    with style.use():
+        return kinds[what](found, groups[0])
 
 
 def draw(found: Comparison, folder: Path) -> list[Path]:

@@ -1,27 +1,20 @@
-"""The results of `compare` as numbers: errors against the reference, and the table with notes.
-
-Errors are the largest component over the rows,
-
-    max |q - q_r|,   max |v - v_r|,   max |H - H_r| / max T_r                                    (1)
-
-with the energy H (T + V, or T alone) and the kinetic energy T; r is the reference. A jump one
-sample later than in the reference should not count as an error of the size of the jump. So samples
-at which only one of the two has changed its mode are left out of v and H, and counted. If there are
-many, the run is not late but different, and none is left out.
-"""
-
-from typing import NamedTuple
+"""The results of `compare` as numbers: errors against the reference (`nsdyn.analysis.metrics`), and
+the table with notes."""
 
 import numpy as np
 
-from nsdyn.analysis.residuals import events_before
+from nsdyn.analysis.metrics import LATE, Differences, Jumps, Motion, differences, errors, largest
 from nsdyn.status import MESSAGES, Status
 from nsdyn.studies.compare import LEVELS, Comparison, Run
+from nsdyn.studies.lib.tables import Table
 
-LATE = 5  # largest delay of a mode change, in samples per event
 COUNTED = ("iterations", "iterations_worst", "compile_s", "from_cache", "run_s", "t_stop")
+ERRORS = (
+    *("error_q", "error_v", "error_lam", "error_Lam", "error_t_event", "graph_v", "error_energy"),
+    "rows_left_out",
+)
 MEASURED = (
-    *("error_q", "error_v", "error_energy", "rows_left_out"),
+    *ERRORS,
     *(f"residual_{level}" for level in LEVELS),
     *("events", *COUNTED),
 )
@@ -31,6 +24,9 @@ CACHED = (
 NUMBERS = {
     "error_q": "error\nq",
     "error_v": "error\nv",
+    "graph_v": "graph\nv",
+    "error_t_event": "error\nt event",
+    "error_Lam": "error\nLam",
     "error_energy": "error\nenergy",
     "rows_left_out": "rows\nleft out",
     "residual_position": "residual\nposition",
@@ -46,52 +42,34 @@ NUMBERS = {
 # Errors
 
 
-class Against(NamedTuple):
-    """A run against its reference: differences (1) at the samples that both have, NaN where left
-    out."""
+def motion(run: Run) -> Motion:
+    """The run as metrics take it; variables that were empty are empty again."""
+    data = run.data
+    rows, events = (data.sizes.get(name, 0) for name in ("row", "event"))
+    n = data.sizes.get("velocity", 0)
+    shapes = {"lam": (rows, 0), "event_Lam": (events, 0), "event_v_before": (events, n)}
+    shapes |= {"event_v_after": (events, n)}
+    empty = lambda name: np.zeros(shapes.get(name, (events,)))
+    value = lambda name: data[name].values if name in data else empty(name)
+    jumps = Jumps(*(value(f"event_{name}") for name in Jumps._fields))
+    return Motion(**{name: value(name) for name in Motion._fields[:-1]}, jumps=jumps)
 
-    t: np.ndarray
-    q: np.ndarray
-    v: np.ndarray
-    energy: np.ndarray
-    left_out: int
 
-
-def against(run: Run, reference: Run | None) -> Against | None:
-    """None if there is nothing to compare."""
+def against(run: Run, reference: Run | None) -> Differences | None:
+    """Differences at the samples; None if there is nothing to compare."""
     if reference is None or not (run.has_rows and reference.has_rows):
         return None
-    a, b = run.data, reference.data
-    count = min(a.sizes["row"], b.sizes["row"])
-    same = np.isclose(a.t.values[:count], b.t.values[:count], rtol=1e-9, atol=1e-12)
-    count = (
-        count if same.all() else int(np.argmin(same))
-    )  # at least one, since all runs have the same start
-    rows = slice(0, count)
-    t = a.t.values[rows]
-    counts = [events_before(t, x.event_t.values if "event_t" in x else np.zeros(0)) for x in (a, b)]
-    differ = (a["mode"].values[rows] != b["mode"].values[rows]).reshape(count, -1).any(axis=1)
-    if counts[0][-1] == counts[1][-1]:  # else events coincide in one run, and counts mean nothing
-        differ |= counts[0] != counts[1]
-    if differ.sum() > LATE * max(1, counts[0][-1], counts[1][-1]):
-        differ[:] = False
-    most = lambda name: np.max(np.abs(a[name].values[rows] - b[name].values[rows]), axis=1)
-    keep = lambda values: np.where(differ, np.nan, values)
-    energy = np.abs(a.energy.values[rows] - b.energy.values[rows]) / max(
-        float(b.kinetic.max()), 1e-300
-    )
-    return Against(t, most("q"), keep(most("v")), keep(energy), int(differ.sum()))
+    return differences(motion(run), motion(reference))
 
 
 def measured(run: Run, reference: Run | None) -> dict[str, float]:
     """The numbers of one run; unknown ones are NaN."""
-    largest = lambda x: float(np.nanmax(x)) if np.isfinite(x).any() else np.nan
     found = dict.fromkeys(MEASURED, np.nan)
     if run.refused:
         return found
-    if (errors := against(run, reference)) is not None:
-        found |= {f"error_{name}": largest(getattr(errors, name)) for name in ("q", "v", "energy")}
-        found["rows_left_out"] = errors.left_out
+    if reference is not None and run.has_rows and reference.has_rows:
+        every = errors(motion(run), motion(reference))
+        found |= {name: every[name] for name in ERRORS}
     if run.has_rows:
         found |= {
             name: largest(run.data[name].values)
@@ -102,13 +80,6 @@ def measured(run: Run, reference: Run | None) -> dict[str, float]:
 
 
 # The table
-
-
-class Table(NamedTuple):
-    title: str
-    head: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-    notes: list[str]
 
 
 def table(found: Comparison) -> Table:
@@ -126,7 +97,7 @@ def table(found: Comparison) -> Table:
     title = f"{found.problem}, t = {found.span[0]:g} to {found.span[1]:g}, step {found.step:g}"
     title += f", law {laws[0]}" if len(laws) == 1 else ""
     notes = [*_notes(found), *(f"({i}) {reason}" for i, reason in enumerate(reasons, 1))]
-    return Table(title, (*names, *NUMBERS.values(), "status"), rows, notes)
+    return Table(title, (*names, *NUMBERS.values(), "status"), rows, notes, len(names))
 
 
 def _status(run: Run, values: dict[str, float], reasons: list[str]) -> str:
@@ -159,7 +130,7 @@ def _notes(found: Comparison) -> list[str]:
         elif not run.ok:
             stop = f"{float(run.data.t_stop):.6g} ({run.status_name})"
             notes.append(f"The reference for {law} stopped at t = {stop}; errors are up to then.")
-    cached = any(int(run.data.from_cache) for run in found.runs if not run.refused)
+    cached = any(float(run.data.from_cache) > 0 for run in found.runs if not run.refused)
     return [
         *notes,
         "residual: largest |g|, |G v + g_t| and |G v' + gamma| over all samples, of the constraints "
@@ -178,7 +149,9 @@ def _reference(found: Comparison) -> str:
         f"{found.reference_step:g} and the same law; it is a finer run, not the exact solution. "
         "Energy relative to the largest kinetic energy of the reference. Samples at which only one "
         f"of the two has changed its mode, if at most {LATE} per event, are left out of v and "
-        "energy, and counted."
+        "energy, and counted. graph v: distance of the graphs of v with jumps filled in, relative "
+        "to the length of the run and the largest speed. t event, Lam: times and impulses of the "
+        "events, if there are equally many."
     )
 
 

@@ -1,0 +1,318 @@
+"""What a study found: all numbers as one dataset over (problem, integrator, law, step, phase), and
+tables of them.
+
+In the tables an error is the worst over the phases, with the smallest step; an order is a fit over
+all steps. Errors are those of `nsdyn.analysis.metrics`, against a finer run; error_end is that of
+the end state against a stored reference of the problem (`nsdyn.Reference`).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xarray import Dataset
+
+from nsdyn.analysis import metrics
+from nsdyn.analysis.metrics import Jumps, Motion, Order
+from nsdyn.laws.base import as_status
+from nsdyn.reference import Reference
+from nsdyn.status import Status
+from nsdyn.studies.lib import study_cells
+from nsdyn.studies.lib.study_cells import Pair
+from nsdyn.studies.lib.study_file import METRICS, RESIDUALS, Plan
+from nsdyn.studies.lib.tables import Table
+
+DIMENSIONS = ("problem", "integrator", "law", "step", "phase")
+MISSING = -1  # the status of what was refused or not computed
+ORDERED = ("error_q", "error_v", "error_lam", "error_Lam", "error_t_event", "graph_v", "error_end")
+HEADS = {
+    "error_t_event": "error\nt event",
+    "error_energy": "error\nenergy",
+    "residual_position": "residual\nposition",
+    "residual_velocity": "residual\nvelocity",
+    "residual_acceleration": "residual\naccel.",
+    "newton": "Newton\nall",
+    "newton_worst": "Newton\nmost",
+    "run_s": "run\nms",
+}
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """What a study found. `print` shows its table.
+
+    plan: the study.
+    data: an xarray.Dataset over (problem, integrator, law, step, phase) with all metrics and the
+        status; NaN where a pair was refused, has not been computed, or has nothing to compare. `h`
+        are the steps themselves, of each problem.
+    refused: why pairs cannot run.
+    references: where the reference of each (problem, law) comes from.
+    """
+
+    plan: Plan
+    data: Dataset
+    refused: dict[Pair, str]
+    references: dict[tuple[str, str], str]
+
+    def __str__(self) -> str:
+        return str(self.table)
+
+    @property
+    def ok(self) -> np.ndarray:
+        """Whether each run reached its end."""
+        return self.data.status.values == int(Status.OK)
+
+    @property
+    def table(self) -> Table:
+        """One row for each problem, law and integrator."""
+        return _table(self)
+
+    def worst(self, metric: str) -> np.ndarray:
+        """The worst over the phases, shape (problem, integrator, law, step)."""
+        return metrics.over_phases(self.data[metric].values, self.ok).worst
+
+    def failed(self) -> np.ndarray:
+        """The share of phases that did not reach the end, of the same shape."""
+        return np.mean(~self.ok, axis=-1)
+
+    def order(self, metric: str, problem: str, integrator: str, law: str) -> Order:
+        """The observed order of a metric, a fit over the steps."""
+        place = self._place(problem, integrator, law)
+        return metrics.observed_order(self.data.h.values[place[0]], self.worst(metric)[place])
+
+    def _place(self, problem: str, integrator: str, law: str) -> tuple[int, int, int]:
+        plan = self.plan
+        names = ((problem, plan.problems), (integrator, plan.integrators), (law, plan.laws))
+        i, j, k = (list(known).index(name) for name, known in names)
+        return i, j, k
+
+    def profile(self, metric: str) -> metrics.Profile:
+        """The performance profile over all problems, laws and steps: one row of shares for each
+        integrator."""
+        values = np.moveaxis(self.worst(metric), 1, -1)
+        return metrics.performance_profile(values.reshape(-1, values.shape[-1]))
+
+    def to_latex(self) -> str:
+        return self.table.latex()
+
+    def to_markdown(self) -> str:
+        return self.table.markdown()
+
+    def to_csv(self) -> str:
+        """Every run in a line."""
+        frame = self.data.to_dataframe().reset_index()
+        return frame.to_csv(index=False, lineterminator="\n", float_format="%.9g")
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write tables, dataset and figures; returns the files."""
+        from nsdyn.studies.lib import study_figures
+
+        return study_figures.write(self, Path(folder))
+
+    def plot(self, name: str = "work_precision", law: str | None = None) -> Any:
+        """The figure "work_precision" or "convergence" of a law, a matplotlib Figure."""
+        from nsdyn.studies.lib import study_figures
+
+        return study_figures.figure(self, name, law or next(iter(self.plan.laws)))
+
+
+# Collecting
+
+
+def collect(plan: Plan, folder: Path) -> StudyResult:
+    """What is archived of a study."""
+    shape = plan.shape
+    found = {name: np.full(shape, np.nan) for name in METRICS}
+    status = np.full(shape, MISSING)
+    refused: dict[Pair, str] = {}
+    references: dict[tuple[str, str], str] = {}
+    for i, problem in enumerate(plan.problems):
+        for k, law in enumerate(plan.laws):
+            kept = study_cells.read(folder, study_cells.reference(plan, problem, law))
+            wanted = None if kept is None else kept[0]
+            references[problem, law] = _provenance(plan, problem, wanted)
+            for j, integrator in enumerate(plan.integrators):
+                pair = Pair(problem, integrator, law)
+                if (reason := study_cells.refusal(plan, pair)) is not None:
+                    refused[pair] = reason
+                    continue
+                for cell in study_cells.cells(plan, pair):
+                    if (data := study_cells.read(folder, cell)) is not None:
+                        place = (i, j, k, cell.step)
+                        status[place] = data[0].status.values
+                        numbers = _measured(*data, wanted, plan.stored[problem])
+                        for name, values in numbers.items():
+                            found[name][place] = values
+    return StudyResult(plan, _dataset(plan, found, status), refused, references)
+
+
+def _dataset(plan: Plan, found: dict[str, np.ndarray], status: np.ndarray) -> Dataset:
+    steps = range(len(plan.steps))
+    h = [[study_cells.grid(plan, x, k).step for k in steps] for x in plan.problems.values()]
+    phi = study_cells.phases(plan)
+    coords = {
+        "problem": list(plan.problems),
+        "integrator": list(plan.integrators),
+        "law": list(plan.laws),
+        "step": list(plan.steps),
+        "phase": [0.0] if phi is None else phi,
+    }
+    variables = {name: (DIMENSIONS, values) for name, values in found.items()}
+    more = {"status": (DIMENSIONS, status), "h": (("problem", "step"), np.array(h))}
+    return Dataset({**variables, **more}, coords, {"title": plan.title})
+
+
+def _measured(
+    data: Dataset, timing: dict[str, float], wanted: Dataset | None, stored: Reference | None
+) -> dict[str, Any]:
+    """All metrics of the runs of a cell, an array over the phases each."""
+    count = data.sizes["phase"]
+    rows = [_of_run(data, j, wanted, stored) for j in range(count)]
+    found = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    found |= {name: data[name].values.astype(float) for name in ("newton", "newton_worst")}
+    found["events"] = data.event_count.values.astype(float)
+    found["run_s"] = np.full(count, timing.get("run_s", np.nan))
+    return found
+
+
+def _of_run(
+    data: Dataset, j: int, wanted: Dataset | None, stored: Reference | None
+) -> dict[str, float]:
+    one = data.isel(phase=j)
+    good = np.isfinite(one.q.values).all(axis=1) & np.isfinite(one.v.values).all(axis=1)
+    count = len(good) if good.all() else int(np.argmin(good))
+    run = _motion(one, int(one.event_count)).until(count)
+    ok = int(one.status) == Status.OK
+    names = ("error_q", "error_v", "error_lam", "error_energy", "error_Lam", "error_t_event")
+    found = dict.fromkeys((*names, "graph_v", "events_too_many", "rows_left_out"), np.nan)
+    if wanted is not None and count:
+        found = metrics.errors(run, _at(wanted, run.t))
+    for name in RESIDUALS:
+        found[name] = metrics.largest(one[name].values[:count]) if count else np.nan
+    scale = max(metrics.largest(run.kinetic), 1e-300) if count else np.nan
+    found["energy_drift"] = abs(metrics.energy_ledger(run).drift) / scale if ok else np.nan
+    found["error_end"] = np.nan
+    if stored is not None and ok:
+        found["error_end"] = stored.error(run.q[-1], run.v[-1])
+    return found
+
+
+def _motion(data: Dataset, events: int) -> Motion:
+    """A run, or the reference, as metrics take it; variables that were empty are empty again."""
+    rows, n = data.sizes["row"], data.sizes["velocity"]
+    empty = {"lam": (rows, 0), "event_Lam": (events, 0)}
+    empty |= {"event_v_before": (events, n), "event_v_after": (events, n)}
+    value = lambda name: data[name].values if name in data else np.zeros(empty.get(name, (events,)))
+    jumps = Jumps(*(value(f"event_{name}")[:events] for name in Jumps._fields))
+    return Motion(**{name: value(name) for name in Motion._fields[:-1]}, jumps=jumps)
+
+
+def _at(wanted: Dataset, t: np.ndarray) -> Motion:
+    """The reference at these times, as far as it goes."""
+    reference = _motion(wanted, wanted.sizes.get("event", 0))
+    rows = np.minimum(np.searchsorted(reference.t, t), len(reference.t) - 1)
+    return reference.at(rows)
+
+
+def _provenance(plan: Plan, problem: str, wanted: Dataset | None) -> str:
+    """Where the reference of a problem comes from, and how far it can be trusted."""
+    if wanted is None:
+        return "no reference was computed"
+    h = study_cells.grid(plan, plan.problems[problem], len(plan.steps) - 1).step
+    text = (
+        f"{plan.finer.integrator!r} with step {h / plan.finer.refine:.3g}, a finer run; with twice "
+        f"that step q changes by {float(wanted.uncertain_q):.1e}, v by "
+        f"{float(wanted.uncertain_v):.1e}"
+    )
+    status = as_status(wanted.status.values)
+    if status is not Status.OK:
+        name = status.name if isinstance(status, Status) else "an objection of the law"
+        return f"{text}; it stopped at t = {float(wanted.t_stop):.6g} ({name})"
+    stored = plan.stored[problem]
+    if stored is None:
+        return text
+    off = stored.error(wanted.q.values[-1], wanted.v.values[-1])
+    return f"{text}. It ends within {off:.1e} of the stored reference: {stored.source}"
+
+
+# The table
+
+
+def _table(result: StudyResult) -> Table:
+    plan = result.plan
+    reasons: list[str] = []
+    many = [len(plan.problems) > 1, len(plan.laws) > 1]
+    worst = {name: result.worst(name) for name in plan.metrics}
+    rows = []
+    for problem in plan.problems:
+        for law in plan.laws:
+            for integrator in plan.integrators:
+                names = [x for x, shown in zip((problem, law), many, strict=True) if shown]
+                pair = Pair(problem, integrator, law)
+                rows.append((*names, integrator, *_cells(result, pair, worst, reasons)))
+    head = [x for x, shown in zip(("problem", "law"), many, strict=True) if shown]
+    columns = []
+    for name in plan.metrics:
+        columns += [HEADS.get(name, name.replace("_", "\n", 1))]
+        columns += ["order"] if name in ORDERED and len(plan.steps) > 1 else []
+    notes = [*_notes(result), *(f"({i}) {reason}" for i, reason in enumerate(reasons, 1))]
+    titles = (*head, "integrator", *columns, "failed", "status")
+    return Table(plan.title, titles, rows, notes, names=len(head) + 1)
+
+
+def _cells(
+    result: StudyResult, pair: Pair, worst: dict[str, np.ndarray], reasons: list[str]
+) -> list[str]:
+    plan = result.plan
+    place = result._place(pair.problem, pair.integrator, pair.law)
+    h = result.data.h.values[place[0]]
+    found = []
+    for name in plan.metrics:
+        found.append(_number(name, worst[name][place][-1]))
+        if name in ORDERED and len(plan.steps) > 1:
+            found.append(str(metrics.observed_order(h, worst[name][place])))
+    status = result.data.status.values[place]
+    if pair in result.refused:
+        return [*found, "-", _said("refused", result.refused[pair], reasons)]
+    if np.any(status == MISSING):
+        return [*found, "-", f"{np.mean(status != MISSING):.0%} computed"]
+    share = np.mean(status != int(Status.OK))
+    codes = status[status != int(Status.OK)]
+    if not len(codes):
+        return [*found, "0", "OK"]
+    kind = as_status(np.bincount(codes).argmax())
+    name = kind.name if isinstance(kind, Status) else "an objection of the law"
+    return [*found, f"{share:.0%}", f"mostly {name}"]
+
+
+def _said(word: str, reason: str, reasons: list[str]) -> str:
+    if reason not in reasons:
+        reasons.append(reason)
+    return f"{word} ({reasons.index(reason) + 1})"
+
+
+def _number(name: str, x: float) -> str:
+    if np.isnan(x):
+        return "-"
+    if name in ("events", "events_too_many", "rows_left_out", "newton", "newton_worst"):
+        return f"{x:.0f}"
+    if name == "run_s":
+        return f"{1e3 * x:.3g}"
+    return f"{x:.1e}" if x else "0"
+
+
+def _notes(result: StudyResult) -> list[str]:
+    plan = result.plan
+    phases = f"the worst of {plan.phases} phases" if plan.phases > 1 else "of one run each"
+    h = ", ".join(f"{x:.3g}" for x in dict.fromkeys(result.data.h.values[:, -1]))
+    notes = [
+        f"Numbers are {phases}, with the smallest step, h = {h}; orders are fits over "
+        f"{len(plan.steps)} steps with their standard deviation; failed: the share of all runs that "
+        "did not reach the end. run: CPU time of one run in a batch, without compilation."
+    ]
+    alike: dict[str, list[str]] = {}
+    for (problem, law), text in result.references.items():
+        alike.setdefault(text, []).append(f"{problem}, {law}")
+    notes += [f"Reference of {'; '.join(names)}: {text}." for text, names in alike.items()]
+    return notes

@@ -1,0 +1,249 @@
+"""Studies that a file declares: what is in it, what it runs, what survives a kill, what it
+tells."""
+
+import csv
+import io
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import nsdyn
+from nsdyn import integrators
+from nsdyn.cli.commands import app
+from nsdyn.driver import backend, batch_run
+from nsdyn.errors import ProblemError
+from nsdyn.studies import study
+from nsdyn.studies.lib import archive, study_cells, study_figures, study_file
+from nsdyn.studies.lib.tables import Table
+
+# A corner at t = 0.125, reached with constant speed: a capturing scheme sees it at the end of its
+# step, later by the phase.
+STUDY = """\
+title = "Two schemes at a corner"
+metrics = ["error_q", "error_v", "graph_v", "error_t_switch", "residuals", "run_s"]
+
+[problems]
+ramp = { use = "point_on_track", set = { a = 0.5 }, t_end = 0.3 }
+steep = { use = "point_on_track", set = { a = 1.5 }, t_end = 0.3 }
+
+[integrators]
+moreau = "MoreauJean()"
+event = "EventDriven(RK4())"
+
+[steps]
+first = 5e-2
+halvings = 2
+phases = 4
+"""
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def programs():
+    """How many programs there are for the march of a batch: native ones, each of which begins and
+    advances, and those of XLA."""
+    native = [len(program._made) for program in backend.GROUP[:2]]
+    return np.array([*native, len(batch_run._compiled)])
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The study, its folder, and how many programs it compiled."""
+    folder = tmp_path_factory.mktemp("study")
+    before = programs()
+    result = study.run(study_file.parse(STUDY), folder)
+    return result, folder, programs() - before
+
+
+def arrays(folder):
+    return {file.name: file.read_bytes() for file in (folder / "data").glob("*.nc")}
+
+
+def test_a_pair_is_one_program(finished):
+    """2 problems x 2 integrators x 1 law x 3 steps x 4 phases, and the references. Both problems
+    have the same functions, so there is even less to compile than pairs."""
+    assert finished[2].tolist() == [2, 2, 0]
+
+
+def test_numbers_of_the_corner(finished):
+    result, _, _ = finished
+    assert result.data.error_q.dims == study_cells_dims()
+    assert result.data.error_q.shape == (2, 2, 1, 3, 4)
+    assert result.ok.all()
+    moreau = result.data.sel(integrator="moreau", problem="ramp").isel(law=0)
+    for k, h in enumerate((0.05, 0.025, 0.0125)):
+        ends = (np.arange(1, 40)[:, None] - (np.arange(4) + 0.5) / 4) * h  # of the steps
+        late = np.min(np.where(ends >= 0.125 - 1e-12, ends, np.inf), axis=0) - 0.125
+        np.testing.assert_allclose(moreau.error_t_event.values[k], late, atol=1e-9)
+    assert np.all(result.data.sel(integrator="event").error_q < 1e-10)
+    order = result.order("error_q", "ramp", "moreau", "PostSwitchGradient")
+    assert abs(order.order - 1) < 0.25 and order.points == 3
+    assert np.all(result.data.run_s > 0)
+    assert "EventDriven(method=RK4()) with step 0.00156, a finer run" in str(result)
+
+
+def study_cells_dims():
+    return ("problem", "integrator", "law", "step", "phase")
+
+
+def test_nothing_is_computed_twice_and_an_interrupted_study_goes_on(
+    finished, tmp_path, monkeypatch
+):
+    """Killed after any number of files, it ends with the same bytes."""
+    _, folder, _ = finished
+    plan = study_file.parse(STUDY)
+    write, left = archive.write, [3]
+
+    def interrupted(*arguments):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return write(*arguments)
+
+    monkeypatch.setattr(archive, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        study.run(plan, tmp_path)
+    assert len(arrays(tmp_path)) == 3
+    work = study.survey(plan, tmp_path / "data")
+    assert (work.done, work.cells) == (3, 2 * 2 * 3 + 2)
+    left[0] = work.cells - work.done  # not one more than is missing
+    study.run(plan, tmp_path)
+    assert arrays(tmp_path) == arrays(folder) and left[0] == 0
+    study.run(plan, tmp_path)  # nothing is left to do
+    assert study.survey(plan, tmp_path / "data").todo == []
+
+
+def test_files(finished, tmp_path):
+    result, folder, _ = finished
+    names = {file.name for file in result.save(tmp_path)}
+    figures = {f"{name}.{kind}" for name in study_file.FIGURES for kind in ("pdf", "png")}
+    tables = {"table.txt", "table.md", "table.tex", "runs.csv", "captions.txt", "study.nc"}
+    assert names == figures | tables
+    lines = list(csv.DictReader(io.StringIO((tmp_path / "runs.csv").read_text())))
+    assert len(lines) == 2 * 2 * 1 * 3 * 4
+    first = result.data.error_q.values[0, 0, 0, 0, 0]
+    assert float(lines[0]["error_q"]) == pytest.approx(first, rel=1e-8)
+    assert r"\toprule" in (tmp_path / "table.tex").read_text()
+    index = archive.read_index(folder / "data")
+    assert len(index["keys"]) == 14
+    key = index["names"]["ramp event PostSwitchGradient 0.0125"]
+    assert index["keys"][key]["settings"]["integrator"].startswith("EventDriven")
+
+
+def test_only_and_refusals(tmp_path):
+    """A refusal is a result, and is told; what was not computed is told, too."""
+    text = STUDY.replace("MoreauJean()", "GeneralizedAlpha(index=2)").replace("phases = 4", "")
+    text += '\n[laws]\nrebound = "Restitution(e=0.5)"\n'
+    plan = study_file.parse(text)
+    work = study.survey(plan, tmp_path)
+    assert [(pair.problem, pair.integrator) for pair in work.refused] == [
+        ("ramp", "moreau"),
+        ("steep", "moreau"),
+    ]
+    chosen = study.survey(plan, tmp_path, only=["problem=st*", "integrator=event"])
+    assert chosen.todo == [
+        study_cells.Pair("steep", "", "rebound"),
+        study_cells.Pair("steep", "event", "rebound"),
+    ]
+    table = str(study.collect(plan, tmp_path))
+    assert "refused (1)" in table and "(1) integrator and law: GeneralizedAlpha" in table
+    assert "0% computed" in table
+    with pytest.raises(ProblemError, match="only: expected problem"):
+        study.survey(plan, tmp_path, only=["scheme=x"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "expected"),
+    [
+        ("MoreauJean()", "MoreauJan()", 9, "integrators.moreau: integrator 'MoreauJan' is not"),
+        ("MoreauJean()", "Restitution", 9, "integrators.moreau:"),
+        ("set = { a = 0.5 }", "set = { b = 0.5 }", 5, "problems.ramp: problem point_on_track"),
+        ('"point_on_track", set = { a = 0.5 }', '"none.py:x"', 5, "problems.ramp: none.py"),
+        ("t_end = 0.3 }\nsteep", "t_end = -1 }\nsteep", 5, "problems.ramp.t_end: expected a time"),
+        ("first = 5e-2", "first = 0", 13, "steps.first: expected a positive number, found 0"),
+        ("first = 5e-2", "frist = 4e-2", 13, "steps.frist: key 'frist' is not known; did you mean"),
+        ("phases = 4", "phases = 0", 15, "steps.phases: expected a whole number of at least 1"),
+        ('"graph_v"', '"graph_w"', 2, "metrics: metric 'graph_w' is not known; did you mean"),
+        ("[problems]", "[problem]", 4, "problem: key 'problem' is not known"),
+        ("[integrators]", "[integrators", 8, "no valid TOML"),
+    ],
+)
+def test_errors_name_the_key_and_the_line(old, new, line, expected):
+    with pytest.raises(ProblemError) as error:
+        study_file.parse(STUDY.replace(old, new), "corner.toml")
+    assert str(error.value).startswith(f"corner.toml, line {line}: {expected}")
+
+
+def test_the_command(finished, tmp_path, monkeypatch):
+    _, folder, _ = finished
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(study_figures, "_saved", lambda *_: [])
+    (tmp_path / "corner.toml").write_text(STUDY)
+    told = call("study", "corner.toml", "--dry-run", "--out", folder)
+    assert "2 problems x 2 integrators x 1 laws x 3 steps x 4 phases = 48 runs" in told.stdout
+    assert "14 of 14 cells" in told.stdout and "to do: 0 programs" in told.stdout
+    shown = call("study", "corner.toml", "--collect", "--out", folder)
+    assert shown.exit_code == 0 and "Two schemes at a corner" in shown.stdout
+    nothing = call("study", "corner.toml", "--collect")
+    assert nothing.exit_code == 1  # no run reached its end: none was made
+    wrong = call("study", "absent.toml")
+    assert wrong.exit_code == 2 and "absent.toml" in wrong.stderr
+
+
+def test_tables():
+    table = Table("t", ("name", "a\nb"), [("x_1", "1 ± 2"), ("y", "-")], ["note"])
+    assert str(table).splitlines() == ["t", "          a", "name      b", "----  -----",
+                                       "x_1   1 ± 2", "y         -", "note"]  # fmt: skip
+    assert r"x\_1 & 1 $\pm$ 2 \\" in table.latex() and r"\begin{tabular}{lr}" in table.latex()
+    assert "| name | a b |\n| :-- | --: |\n| x_1 | 1 ± 2 |" in table.markdown()
+    assert table.csv() == "name,a b\nx_1,1 ± 2\ny,-\n"
+
+
+def test_phases_are_shorter_first_steps():
+    """Free fall: every grid gives the same motion, at its own times."""
+    problem = nsdyn.problems.get("point_on_track", t_end=0.08)  # before the corner
+    method = integrators.MoreauJean()
+    found = nsdyn.sweep(problem, method, step=0.02, phase=np.resize([0.25, 0.75], 8))
+    np.testing.assert_allclose(found.t[0], [0, 0.015, 0.035, 0.055, 0.075, 0.08])
+    np.testing.assert_allclose(found.t[1], [0, 0.005, 0.025, 0.045, 0.065, 0.08])
+    np.testing.assert_allclose(found.q[..., 0], problem.v0[0] * found.t, atol=1e-14)
+    for phase, step, words in (
+        ([0.5, 0.0], 0.02, "phase: expected a list of fractions"),
+        ([0.5, 0.2], 0.03, "expected a step that divides"),
+    ):
+        with pytest.raises(ProblemError, match=words):
+            nsdyn.sweep(problem, method, step=step, phase=phase)
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment(finished, tmp_path):
+    """SIGKILL at three random moments, then two processes: the same bytes."""
+    _, folder, _ = finished
+    (tmp_path / "corner.toml").write_text(STUDY)
+    command = [sys.executable, "-m", "nsdyn", "study", "corner.toml"]
+    pauses = random.Random(0)
+    for _ in range(3):
+        process = subprocess.Popen(
+            command, cwd=tmp_path, start_new_session=True, stdout=subprocess.DEVNULL
+        )
+        before = len(arrays(tmp_path / "corner"))
+        deadline = time.monotonic() + 120
+        while len(arrays(tmp_path / "corner")) == before and time.monotonic() < deadline:
+            time.sleep(0.01)
+            if process.poll() is not None:
+                break
+        time.sleep(pauses.uniform(0, 0.2))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    again = subprocess.run([*command, "--jobs", "2"], cwd=tmp_path, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert arrays(tmp_path / "corner") == arrays(folder)
