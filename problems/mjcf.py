@@ -49,7 +49,9 @@ def from_mjcf(
     closures of the file by name.
 
     The motion starts at rest where the file draws the mechanism, or at a keyframe, by name or
-    number; q0 and v0 are MuJoCo's qpos and qvel. gravity: instead of that of the file.
+    number; closures that are open there are closed, and v0 is made consistent with them. q0 and v0
+    are MuJoCo's qpos and qvel; a q0 that is given is taken as it is. gravity: instead of that of
+    the file.
     ignore: what to leave out though it acts on the motion, such as "fluid" or "tendon"; without it
     a file with such elements is refused.
 
