@@ -78,8 +78,7 @@ def simulate(
     settings = (integrator, law, tolerances)
     known = again.find(problem, *settings) if save_at is None else None
     if known is not None:
-        given = (params, q0, v0)
-        found = known.run(step, given, t_end, save_every, max_events, check)
+        found = known.run(step, (params, q0, v0), t_end, save_every, max_events, check)
         if found is not None:
             return _looked_at(known, params, found) if check else found
     run = setup(

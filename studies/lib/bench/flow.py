@@ -108,7 +108,7 @@ def diffrax_dopri8(flow: Flow, events: int) -> Callable[[float], np.ndarray]:
 
     where = None
     if flow.model.k:
-        root = optimistix.Newton(rtol=1e-14, atol=1e-14)
+        root: Any = optimistix.Newton(rtol=1e-14, atol=1e-14)
         surface = lambda t, y, args, **_: flow.guard(t, y, args)
         where = diffrax.Event(surface, root, direction=False)
 
