@@ -91,12 +91,14 @@ def _all_events(found: list[Block], max_events: int) -> Events:
         counts = [int(block.event_count) for block in found]
         join = lambda *parts: _joined(parts, counts, 0)
         return Events.of(jax.tree.map(join, *(block.records for block in found)))
-    runs, slots = found[0].records.t.shape
-    capacity = max_events if slots else 0
+    runs = len(found[0].event_count)
+    most = max(block.records.t.shape[1] for block in found)  # a block without events may have none
+    capacity = max_events if most else 0
     blank = lambda x: np.full((runs, capacity, *x.shape[2:]), np.nan if x.dtype.kind == "f" else -1)
     records = jax.tree.map(lambda x: blank(x).astype(x.dtype), found[0].records)
     count = np.zeros(runs, int)
     for block in found:
+        slots = block.records.t.shape[1]
         i, slot = np.nonzero(np.arange(slots) < block.event_count[:, None])
         place = (i, count[i] + slot)
         pairs = zip(jax.tree.leaves(records), jax.tree.leaves(block.records), strict=True)

@@ -247,7 +247,8 @@ def commit() -> str | None:
         return None
 
     def git(*arguments: str) -> str:
-        command = ["git", "-C", str(root), *arguments]
+        # without locks: one that a killed study leaves would stop the next commit
+        command = ["git", "--no-optional-locks", "-C", str(root), *arguments]
         return subprocess.run(
             command, capture_output=True, text=True, timeout=10, check=True
         ).stdout.strip()

@@ -168,12 +168,15 @@ def is_done(folder: Path, cell: Cell) -> bool:
     return archive.exists(folder, cell.key, cell.words)
 
 
-def work(plan: Plan, pair: Pair, folder: Path, force: bool = False) -> list[str]:
+def work(
+    plan: Plan, pair: Pair, folder: Path, force: bool = False, known: list[Cell] | None = None
+) -> list[str]:
     """Compute the missing cells of a pair; returns their keys. A refusal and a status are results;
-    an error or a kill leaves no file."""
+    an error or a kill leaves no file. `known` are the cells as the caller describes them: objects
+    that came from another process may be described otherwise."""
     done = []
     if not pair.integrator:
-        cell = reference(plan, pair.problem, pair.law)
+        cell = reference(plan, pair.problem, pair.law) if known is None else known[0]
         if force or not is_done(folder, cell):
             found = _reference(plan, plan.problems[pair.problem], plan.laws[pair.law])
             archive.write(folder, cell.key, found, cell.words)
@@ -181,7 +184,7 @@ def work(plan: Plan, pair: Pair, folder: Path, force: bool = False) -> list[str]
         return done
     if refusal(plan, pair) is not None:
         return done
-    for cell in cells(plan, pair):
+    for cell in cells(plan, pair) if known is None else known:
         if force or not is_done(folder, cell):
             variables, timing = _timed(plan, cell)
             archive.write(folder, cell.key, variables, cell.words)
