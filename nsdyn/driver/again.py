@@ -36,8 +36,7 @@ from nsdyn.stepping.log import Event
 MISSES = 3  # runs in a row that end early, and are repeated the long way: enough of this
 REMEMBERED = 32  # combinations of problem and settings
 SOUND = 64  # starts of one of them that were checked
-ARRAY = type(jax.numpy.zeros(0))
-NUMBERS = (float, int, np.float64, np.ndarray, ARRAY)
+NUMBERS = (float, int, np.float64, np.ndarray)
 FLOATS = (float, int, np.float64)
 INTEGERS = (int, np.int64)
 
@@ -137,7 +136,7 @@ class Known:
             return False
         for j, x in enumerate(leaves):
             number = space.params[j]
-            if x is space.leaves[j] and type(x) is ARRAY:
+            if x is space.leaves[j] and isinstance(x, jax.Array):
                 continue
             if number == NO_ARRAY:
                 if x is not self.leaves[j]:
@@ -151,7 +150,7 @@ class Known:
             space.leaves[j] = x
         vectors = (problem.q0 if q0 is None else q0), (problem.v0 if v0 is None else v0)
         for j, (x, number) in enumerate(zip(vectors, space.start, strict=True)):
-            if x is space.vectors[j] and type(x) is ARRAY:
+            if x is space.vectors[j] and isinstance(x, jax.Array):
                 continue
             array = _usual(x, self.size[j], np.dtype(float))
             if array is None:
@@ -309,7 +308,8 @@ def may_be_coarse(problem: Problem, integrator: AbstractIntegrator) -> bool:
 
 def _usual(x: Any, shape: tuple, dtype: Any) -> np.ndarray | None:
     """The array of a number or an array of this shape, if its type can become this one."""
-    if type(x) not in NUMBERS:
+    known = isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
+    if not known and type(x) not in NUMBERS:
         return None
     array = np.asarray(x)
     if array.shape != shape or not np.can_cast(array.dtype, dtype, "safe"):
