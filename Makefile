@@ -41,8 +41,9 @@ $(STAMP): pyproject.toml
 	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@
 
-figures: $(STAMP)  ## compute and draw all figures into figures/
+figures: $(STAMP)  ## compute and draw all figures into figures/, and a page with all of them
 	$(VENV)/bin/nsdyn figures --out figures
+	$(VENV)/bin/nsdyn report figures --out figures/report.html
 
 # Warnings are errors: a page or a name that is missing ends the build.
 docs: $(STAMP)  ## build the documentation into build/docs

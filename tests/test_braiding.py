@@ -42,7 +42,9 @@ def residuals(problem, out):
     return [float(np.abs(x).max()) for x in jax.jit(jax.vmap(both))(out.q, out.v, out.t, out.mode)]
 
 
-@pytest.mark.parametrize(("E", "ratio"), [(1.0, 0.942857), (0.5, 1.0)])
+@pytest.mark.parametrize(
+    ("E", "ratio"), [pytest.param(1.0, 0.942857, marks=pytest.mark.slow), (0.5, 1.0)]
+)
 def test_common_drive(E, ratio):
     """Drive, speed and |spin| scale together; with E = 1/2 nothing but the spin changes, which
     turns round."""

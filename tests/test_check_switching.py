@@ -303,6 +303,7 @@ def test_horn_gears_with_switching(omega):
     )
 
 
+@pytest.mark.slow
 def test_horn_gears_with_transitions():
     report = gears(carried(along)).check()
     assert found(report, "ok", "guard 0 crosses zero", "sine of (Z, G)")

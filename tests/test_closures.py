@@ -39,6 +39,7 @@ class Reduced:
         return solve_ivp(slope, (0, t), [x, rate], rtol=1e-11, atol=1e-11, method="DOP853").y[0, -1]
 
 
+@pytest.mark.slow
 def test_slider_crank():
     r, l, start, rate = 0.5, 1.3, 0.7, 3.0
     mass, inertia = (1.0, 2.0, 0.7), (0.04, 0.3, 0.0)
@@ -183,6 +184,7 @@ def weld_rows(q):
     return np.block([[-a.T, cross, a.T, o], [o, -b.T @ a, o, np.eye(3)]])
 
 
+@pytest.mark.slow
 def test_a_weld_between_moving_bodies_keeps_their_momentum():
     problem = two_bodies()
     out = run(problem, EVENT_DRIVEN, step=0.01)

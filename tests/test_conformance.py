@@ -58,8 +58,8 @@ def named(thing):
 
 INTEGRATORS = [
     (EXACT, {"order": 4}),
-    (NSGA(), {"order": 2}),
-    (MoreauJean(), {"order": 1}),
+    slow(NSGA(), {"order": 2}),
+    slow(MoreauJean(), {"order": 1}),
     slow(VELOCITY, {"order": 2}),
     slow(DECOUPLED, {"order": 2}),
     slow(MoreauJean(projection=False), {"order": 1}),

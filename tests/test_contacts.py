@@ -348,6 +348,7 @@ def test_derivatives_of_a_block_that_slides_to_rest():
     np.testing.assert_allclose(forward, exact, rtol=2e-2)  # order 1
 
 
+@pytest.mark.slow
 def test_a_sweep_equals_single_runs():
     start = block([0.0, 0.1, 0.0], [1.0, 0.0, 0.0], 0.1)
     mus = np.linspace(0.1, 0.9, 9)

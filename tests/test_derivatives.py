@@ -59,6 +59,7 @@ def jacobian():
     return jax.jit(jax.jacfwd(pendulum_end))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("x", [OFF_GRID, ON_GRID], ids=["off the grid", "on the grid"])
 def test_masses_angles_and_lock_times_forward(jacobian, x):
     """A tie between a lock time and a grid time must not halve the derivative."""

@@ -427,9 +427,8 @@ def test_a_run_is_the_same(integrator):
     agree(*both(lambda: nsdyn.simulate(problems.three_r_pendulum(), integrator, step=2e-3)))
 
 
-@pytest.mark.parametrize(
-    "method", [DormandPrince(8), pytest.param(RadauIIA(), marks=pytest.mark.slow)], ids=repr
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [DormandPrince(8), RadauIIA()], ids=repr)
 def test_a_run_with_error_control_is_the_same(method):
     """Steps that end at the times of the samples, too."""
     options = {"step": 0.5, "save_at": [0.3, 0.61], "check": False}
@@ -443,6 +442,7 @@ def test_a_batch_is_the_same():
     agree(*both(run))
 
 
+@pytest.mark.slow
 def test_a_batch_with_more_events_than_a_block_holds():
     """Runs of a group end their blocks together, each with a log of its own."""
     problem = problems.rimless_wheel()

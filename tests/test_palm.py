@@ -138,6 +138,7 @@ def test_kinetic_energy_is_that_of_points_along_the_links():
     assert np.abs(SYSTEM.force(q, v, 0.0, p) - wanted).max() < 1e-12 * np.abs(wanted).max()
 
 
+@pytest.mark.slow
 def test_the_flat_palm_is_singular_and_the_check_says_so():
     problem = metamorphic_palm("lock")
     assert problem.check().ok and metamorphic_palm("exchange").check().ok

@@ -206,9 +206,8 @@ def test_contacts_quasi_velocities_and_rolling():
     assert np.abs(np.asarray(skated.q[-1]) - exact).max() < 1e-7
 
 
-@pytest.mark.parametrize(
-    "mode", [jax.jacfwd, pytest.param(jax.jacrev, marks=pytest.mark.slow)], ids=["fwd", "rev"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev], ids=["fwd", "rev"])
 def test_derivatives_through_an_event(mode):
     """Against differences; the event time depends on v0."""
     integrator = method(1e-8, max_steps=256)

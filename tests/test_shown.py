@@ -153,6 +153,7 @@ def test_mp4_needs_ffmpeg(run, tmp_path, monkeypatch):
         run.animate(tmp_path / "run.mp4")
 
 
+@pytest.mark.slow
 def test_film_from_the_command_line(tmp_path):
     path = tmp_path / "run.gif"
     options = ["--step", "0.02", "--t-end", "0.2", "--speed", "0.5", "--animate", str(path)]

@@ -133,7 +133,11 @@ def twice(q, t, p):
     return jnp.concatenate([rods(q, t, p), rods(q, t, p)])
 
 
-@pytest.mark.parametrize("constraint", [RODS, nsdyn.Fixed(twice)], ids=["rods", "redundant"])
+@pytest.mark.parametrize(
+    "constraint",
+    [RODS, pytest.param(nsdyn.Fixed(twice), marks=pytest.mark.slow)],
+    ids=["rods", "redundant"],
+)
 def test_no_false_alarm_elsewhere(constraint):
     """Newton's method fails far from the flat position, with redundant rows too."""
     theta = 1.2

@@ -119,7 +119,11 @@ def product(a, b):
 
 @pytest.mark.parametrize(
     ("integrator", "order", "bound"),
-    [(EVENT_DRIVEN, 4, 1e-6), (NSGA(), 2, 1e-3), (EventDriven(GeneralizedAlpha()), 2, 1e-3)],
+    [
+        (EVENT_DRIVEN, 4, 1e-6),
+        pytest.param(NSGA(), 2, 1e-3, marks=pytest.mark.slow),
+        pytest.param(EventDriven(GeneralizedAlpha()), 2, 1e-3, marks=pytest.mark.slow),
+    ],
 )
 def test_order_of_the_attitude_of_a_free_symmetric_top(integrator, order, bound):
     """It turns uniformly about its angular momentum L, and about its axis relative to that:

@@ -384,6 +384,7 @@ def test_a_tree_is_what_pin_reads(tmp_path, floating):
         close(a[np.array(at)], pinocchio.aba(model, data, full, rates, 0 * rates)[theirs], 1e-9)
 
 
+@pytest.mark.slow
 def test_a_joint_that_mimics_another_follows_it(tmp_path):
     path = tmp_path / "hand.urdf"
     path.write_text(HAND)
