@@ -18,6 +18,7 @@ from nsdyn.studies.lib.report.collect import Study, Table
 
 SHOWN_BY = "player"  # the place of the player on the page
 WIDTH = 1500  # pixels of a figure
+WIDE = 1.8  # width over height of a figure with panels side by side
 COLOURS = 128  # of a figure: curves and text need no more
 PLAYER = """\
 <section class="player" aria-label="player">
@@ -111,7 +112,16 @@ def _figure(path: Path) -> str:
     text = base64.b64encode(data).decode()
     name = _title(path.stem)
     image = f'<img src="data:image/{kind};base64,{text}" alt="{name}" loading="lazy">'
-    return f"<figure>{image}<figcaption>{name}</figcaption></figure>"
+    size = ' class="wide"' if _is_wide(path) else ""
+    return f"<figure{size}>{image}<figcaption>{name}</figcaption></figure>"
+
+
+def _is_wide(path: Path) -> bool:
+    """Whether a figure needs the whole width of the page: panels side by side."""
+    if path.suffix == ".svg":
+        return False
+    with Image.open(path) as image:
+        return image.width > WIDE * image.height
 
 
 def _picture(path: Path) -> tuple[str, bytes]:
