@@ -4,7 +4,6 @@ draw it."""
 import numpy as np
 import pytest
 
-import nsdyn
 from nsdyn import studies
 from nsdyn._repr import settings_text
 from nsdyn.studies import convergence, pothole, switching_track
@@ -190,7 +189,7 @@ def test_studies_are_computed_once_and_drawn(track, hole, orders, monkeypatch):
     def fail(*_, **__):
         raise AssertionError("computed again")
 
-    monkeypatch.setattr(nsdyn, "simulate", fail)
+    monkeypatch.setattr(archive, "write", fail)
     files = {
         "switching_track": switching_track.run(track, STEP, schemes=SCHEMES_OF_TRACK),
         "pothole": pothole.run(hole, 5e-3),

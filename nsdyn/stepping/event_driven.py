@@ -449,12 +449,12 @@ class EventDriven(AbstractIntegrator):
     ) -> State:
         """The guards just after an event: those that are zero to round-off are not watched until
         they have risen. A guard that is falling and did not fire is about to fire, so it stays
-        watched."""
+        watched; one that falls by less than its round-off in a step is not falling."""
         guard = model.guards(state.point, state.memory.lam, p)
         rate = _rates(model, state, p)
         noise = guard_rates.noise(model, state.point, state.memory.lam, p)
         tolerance = SLACK * jnp.abs(rate * h) + noise
-        surface = (jnp.abs(guard) <= tolerance) & (fired | (rate >= 0))
+        surface = (jnp.abs(guard) <= tolerance) & (fired | (rate * h >= -noise))
         departure = jnp.where(surface & (rate * h > tolerance), rate, 0.0)
         # A tolerance of 0 means that a guard is watched, so a guard at zero needs at least a tiny
         # one.
