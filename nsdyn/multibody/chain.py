@@ -49,7 +49,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from nsdyn._types import Numbers, Scalar
+from nsdyn._types import AnyArray, Numbers
 from nsdyn.errors import ProblemError
 
 EARTH = (0.0, 0.0, -9.81)
@@ -151,7 +151,7 @@ def _array(name: str, value: Any, *shape: int | None) -> Any:
     return array
 
 
-def _check_joints(axis: Array, slides: Array) -> None:
+def _check_joints(axis: AnyArray, slides: AnyArray) -> None:
     if isinstance(axis, jax.core.Tracer) or isinstance(slides, jax.core.Tracer):
         return
     for i, (length, kind) in enumerate(
@@ -182,7 +182,7 @@ def shift(r: Float[Any, " 3"], xp: Any = jnp) -> Float[Any, "6 6"]:
 
 
 def spatial_inertia(
-    mass: Scalar, com: Float[Any, " 3"], inertia: Float[Any, "3 3"], xp: Any = jnp
+    mass: Any, com: Float[Any, " 3"], inertia: Float[Any, "3 3"], xp: Any = jnp
 ) -> Float[Any, "6 6"]:
     """I_i about the joint, in the link's axes."""
     o = np.zeros((3, 3))
@@ -190,13 +190,13 @@ def spatial_inertia(
     return shift(com, xp).T @ own @ shift(com, xp)  # (9)
 
 
-def _inertia(mass: Scalar, com: Any, inertia: Any, xp: Any = jnp) -> tuple[Any]:
+def _inertia(mass: Any, com: Any, inertia: Any, xp: Any = jnp) -> tuple[Any]:
     return (spatial_inertia(mass, com, inertia, xp),)
 
 
 def joint_constants(
     axis: Float[Any, " 3"],
-    slides: Scalar,
+    slides: Any,
     place: Float[Any, " 3"],
     turn: Float[Any, "3 3"],
     xp: Any = jnp,
