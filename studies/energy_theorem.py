@@ -212,8 +212,7 @@ def draw(folder: str | Path) -> list[Path]:
         gain=float(random.change.values[1, good].max()),
         cut=int(np.sum(~good)),
         floor=FLOOR,
-        **described["settings"],
-        **about_wheel["settings"],
+        **(described["settings"] | about_wheel["settings"]),
     )
     return [
         *files,
