@@ -31,7 +31,7 @@ from jaxtyping import Array, Bool, Float
 
 from nsdyn._types import GuardMask, Guards, Number, Params, Scalar, Velocity
 from nsdyn.laws.base import AbstractLaw, Jump
-from nsdyn.mechanics.contact_rows import ContactProblem, is_contact
+from nsdyn.mechanics.contact_rows import ContactProblem, gap_slopes, is_contact
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics.newton import Effort
@@ -96,6 +96,18 @@ def sizes(model: Model, point: Point, weights: Array, p: Params) -> tuple[Scalar
     return size(system.as_motion(point.q, p)), size(point.v), size(a)
 
 
+def short_hops_end(
+    model: Model, point: Point, shift: Float[Array, "k d"], h: Number, p: Params
+) -> Float[Array, "k d"]:
+    """E psi of contacts, with 0 in the normal rows where a hop would be shorter than a step:
+    e |psi_N| < h/2 |gap_q| |q''|, with q'' from the forces alone."""
+    slope = jax.lax.stop_gradient(gap_slopes(model, point, p))
+    system = model.system
+    push = system.rate(point.q, system.solver(point.q, p)(model.force(point, p)), p)
+    slow = jnp.abs(shift[:, 0]) < 0.5 * h * (jnp.abs(slope) @ jnp.abs(push))
+    return shift.at[:, 0].set(jnp.where(slow, 0.0, shift[:, 0]))
+
+
 class ContactStep(eqx.Module):
     """The contacts in a step: what was solved for their impulses, and whether that was found."""
 
@@ -129,8 +141,17 @@ class CapturePlan(eqx.Module):
     P: jax.Array | None = None
 
 
-class ContactMemory(AbstractMemory):
+class AbstractContactMemory(AbstractMemory):
     """The memory of a scheme that resolves contacts.
+
+    P: the impulses of the contacts (k, d), from which the next step starts; None without contacts.
+    """
+
+    P: eqx.AbstractVar[Float[Array, "k d"] | None]
+
+
+class ContactMemory(AbstractContactMemory):
+    """The memory of a scheme that resolves contacts and keeps nothing else.
 
     a: the acceleration v' at the end of the step.
     lam: the multipliers there.
@@ -163,7 +184,7 @@ class Search(NamedTuple):
     @staticmethod
     def begin(state: State) -> "Search":
         memory = state.memory
-        P = memory.P if isinstance(memory, ContactMemory) else None
+        P = memory.P if isinstance(memory, AbstractContactMemory) else None
         return Search(P, jnp.zeros((), int), jnp.zeros((), bool))
 
     def after(self, step: Step) -> "Search":

@@ -62,6 +62,7 @@ from nsdyn.integrators._time_stepping import (
     NewMode,
     Step,
     projected,
+    short_hops_end,
     sizes,
 )
 from nsdyn.laws.base import AbstractLaw, Jump
@@ -148,7 +149,7 @@ class MoreauJean(AbstractTimeStepping):
         f0 = model.force(point, p)
         touching = None
         if model.has_contacts:
-            touching = self._touching(model, point, f0, memory, h, p)
+            touching = self._touching(model, point, memory, h, p)
         args = (self.theta, model, point, f0, h, p, new_mode, touching)
         x0 = jnp.concatenate([point.v + h * memory.a, jnp.zeros(n if self.projection else 0)])
         one = model.system.weights(point.q, p)
@@ -166,21 +167,17 @@ class MoreauJean(AbstractTimeStepping):
         return Step(end, memory, at.found, at.free, at.contact)
 
     def _touching(
-        self, model: Model, point: Point, f0: Velocity, memory: Any, h: Number, p: Params
+        self, model: Model, point: Point, memory: Any, h: Number, p: Params
     ) -> "Touching":
         """The contacts of the step."""
         before = contacts.padded(model, model.psi(point, p))
-        gaps = lambda q: contacts.gaps(model, point.replace(q=q), p)
-        ahead = gaps(point.q) + self.forecast * h * before[:, 0]
+        ahead = contacts.gaps(model, point, p) + self.forecast * h * before[:, 0]
         laws = contacts.coefficients(model, p)
         shift = laws.E * before
-        slope = jax.lax.stop_gradient(jax.jacfwd(gaps)(point.q))
-        size = jnp.abs(slope) @ (model.scale.q + jnp.abs(point.q))
+        size = contacts.sizes_of_gaps(model, point, p)
         closed = (model.scale.touch if self.projection else ROUND_OFF) * size
         if self.projection:
-            push = model.system.rate(point.q, model.system.solver(point.q, p)(f0), p)
-            slow = jnp.abs(shift[:, 0]) < 0.5 * h * (jnp.abs(slope) @ jnp.abs(push))  # (9)
-            shift = shift.at[:, 0].set(jnp.where(slow, 0.0, shift[:, 0]))
+            shift = short_hops_end(model, point, shift, h, p)  # (9)
         early = self.contact_rows == "start"
         return Touching(
             on=ahead <= closed,  # (5)

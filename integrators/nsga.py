@@ -24,6 +24,9 @@ mass metric with
 The reported lam is the total reaction, lam + Lam/h. The decoupled variant omits the residual forces
 of its second and third stage (they are O(U)). Order 2 in q, v and lam for smooth motion, order 1
 across events, like all capturing schemes.
+
+Contacts with friction (`nsdyn.Contacts`) are resolved by the three-level variant, see
+`nsdyn.integrators._contact_levels`.
 """
 
 from typing import Any, Literal
@@ -34,6 +37,7 @@ from jaxtyping import Array, Float
 
 from nsdyn._types import Number, Params, Rows
 from nsdyn.errors import ProblemError
+from nsdyn.integrators import _contact_levels
 from nsdyn.integrators._alpha import AlphaStep, alpha, begin, radius
 from nsdyn.integrators._time_stepping import AbstractTimeStepping, NewMode, Step, projected
 from nsdyn.laws.base import Jump
@@ -54,6 +58,8 @@ class NSGA(AbstractTimeStepping):
         velocities and accelerations), "velocity", or "decoupled" (positions and velocities one
         after the other).
     newton: tolerance and largest number of iterations of the implicit step, `nsdyn.Newton(...)`.
+    friction: the direction of friction in a step, of `Contacts`: opposite to the "mean" slip (order
+        2 also where the slip turns) or to that at the "end" (as published; order 1 there).
     """
 
     rho_inf: Any = eqx.field(converter=radius, default=0.8)
@@ -61,14 +67,25 @@ class NSGA(AbstractTimeStepping):
         static=True, default="three-level"
     )
     newton: Newton = eqx.field(default_factory=Newton)
+    friction: Literal["mean", "end"] = eqx.field(static=True, default="mean")
 
     def __check_init__(self) -> None:
         if self.variant not in VARIANTS:
             raise ProblemError(
                 f"NSGA(variant=...): expected one of {VARIANTS}, found {self.variant!r}"
             )
+        if self.friction not in ("mean", "end"):
+            raise ProblemError(
+                f"NSGA(friction=...): expected 'mean' or 'end', found {self.friction!r}"
+            )
+
+    @property
+    def resolves_contacts(self) -> bool:
+        return self.variant == "three-level"
 
     def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Any]:
+        if model.has_contacts:
+            return _contact_levels.begin(model, point, p, alpha(self.rho_inf))
         return point, begin(model, point, p, alpha(self.rho_inf), shift=self.variant == "decoupled")
 
     def advance(
@@ -80,6 +97,18 @@ class NSGA(AbstractTimeStepping):
         p: Params,
         new_mode: NewMode | None = None,
     ) -> Step:
+        if model.has_contacts:
+            return _contact_levels.advance(
+                self.newton,
+                self.friction,
+                alpha(self.rho_inf),
+                model,
+                point,
+                memory,
+                h,
+                p,
+                new_mode,
+            )
         move = AlphaStep.of(alpha(self.rho_inf), model, point, memory, h)
         args = (model, point, move, p, new_mode)
         n = point.v.shape[0]

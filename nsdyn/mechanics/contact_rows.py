@@ -97,6 +97,17 @@ def gaps(model: Model, point: Point, p: Params) -> Float[Array, " k"]:
     return jnp.concatenate([part.gaps(point.q, point.t, p) for part, _, _ in _contacts(model)])
 
 
+def gap_slopes(model: Model, point: Point, p: Params) -> Float[Array, "k nq"]:
+    """d gap/dq."""
+    return jax.jacfwd(lambda q: gaps(model, point.replace(q=q), p))(point.q)
+
+
+def sizes_of_gaps(model: Model, point: Point, p: Params) -> Float[Array, " k"]:
+    """The sizes of the terms of the gaps, of which round-off and tolerances are fractions."""
+    slope = jax.lax.stop_gradient(gap_slopes(model, point, p))
+    return jnp.abs(slope) @ (model.scale.q + jnp.abs(point.q))
+
+
 def coefficients(model: Model, p: Params) -> Coefficients:
     _, most = size(model)
     found = [part.coefficients(p, k) for part, k, _ in _contacts(model)]
@@ -105,14 +116,20 @@ def coefficients(model: Model, p: Params) -> Coefficients:
     return Coefficients(mu, E)
 
 
+def modes(model: Model, point: Point) -> Int[Array, " k"]:
+    """The modes of all contacts."""
+    each = zip(model.split_mode(point.mode), _counts(model), strict=True)
+    return jnp.concatenate([mode for mode, (k, _) in each if k])
+
+
 def with_modes(model: Model, point: Point, mode: Int[Array, " k"]) -> Point:
     """The point with these modes of its contacts."""
-    modes = []
+    all_modes = []
     first = 0
     for old, (k, _) in zip(model.split_mode(point.mode), _counts(model), strict=True):
-        modes.append(mode[first : first + k].astype(old.dtype) if k else old)
+        all_modes.append(mode[first : first + k].astype(old.dtype) if k else old)
         first += k
-    return point.replace(mode=model.join_modes(modes))
+    return point.replace(mode=model.join_modes(all_modes))
 
 
 class ContactProblem(eqx.Module):
@@ -153,6 +170,10 @@ class ContactRows:
         k, d = self.shape
         columns = self.H.reshape(k, d, -1)
         return jax.vmap(lambda x: spread(self.here.model, x), in_axes=2, out_axes=1)(columns)
+
+    def rates(self, x: Velocity) -> Float[Array, "k d"]:
+        """H x."""
+        return small.matvec(self.H, x).reshape(self.shape)
 
     def normal_rates(self, x: Velocity) -> Float[Array, " k"]:
         """N x."""

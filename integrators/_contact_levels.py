@@ -1,0 +1,431 @@
+"""Nonsmooth generalized-alpha with contacts and friction: positions, velocities and accelerations.
+
+After Capobianco, Harsch, Eugster and Leine. H = (N, T) are the gradients of the contact rows (normal
+N, tangential T), and each contact has three reactions ON the mechanism along +H: the force r of the
+smooth motion, the impulse R of the step and the correction k of positions. Rows G of other
+constraints hold at the same time, as in `nsdyn.integrators.nsga`.
+
+    M v' + G^T lam = f + H^T r,   M W + G^T Lam = H^T R,   M U + G^T nu = N^T k                 (1)
+    q_1 = q_0 + dx + U,   v_1 = vt + W                                                          (2)
+
+r is averaged as v' is, (2) of `nsdyn.integrators._alpha`, and what obeys the laws of contact are the
+totals over the step:
+
+    (1 - am) rb_1 + am rb_0 = (1 - af) r_1 + af r_0                                             (3)
+    P = R + c,     c = h [(1 - gamma) rb_0 + gamma rb_1]                                        (4)
+    kap = k + s,   s = h^2 [(1/2 - beta) rb_N0 + beta rb_N1]                                    (5)
+
+    positions      0 <= gap(q_1),  kap >= 0,  gap kap = 0;              A: those that press     (6)
+    velocities     in A: u = psi(v_1) + E psi(v_0) and P obey (3) and (4) of
+                   `nsdyn.constraints.contacts`, elsewhere P = 0;       B: those that press     (7)
+    accelerations  in B: 0 <= psi_N',  r_N >= 0,  psi_N' r_N = 0, elsewhere r = 0;
+                   r_T in the ball of radius mu r_N, opposite to psi_T' on its surface, if the
+                   contact sticks in (7); r_T = -mu r_N psi_T/|psi_T|(v_1) if it slips          (8)
+
+That the totals are one-sided, not R and k, makes persistent contact second order.
+
+The direction of friction. In (7) the impulse P_T of a step is opposite to the slip at its END, but c
+is a mean over the step; where the slip turns, P_T - c_T = O(h^2) in every step, and the scheme is of
+order 1 (friction="end", as published). Let t_0 and t_1 be the directions of the slip at both ends of
+the step, t_1 that of vt, and Q the rotation that takes t_1 to the direction of t_0 + t_1. With
+
+    u_T = Q [psi_T(v_1) + e_T psi_T(v_0)]                                                       (9)
+
+in (7), P_T is opposite to the mean direction, while the contact still sticks where psi_T(v_1) = 0,
+since Q is a rotation. The mean of r_T over the step has that direction up to O(h^2), so P_T - c_T =
+O(h^3) and the order is 2 (friction="mean"). It does not gain energy: with |psi_T| unchanged, P_T is
+opposite to psi_T(v_0) + psi_T(v_1). Q = 1 where a contact did not slip before, or turns by more than
+a right angle; in the plane nothing turns.
+
+With restitution a body would hop for ever, by less than a step at last. There e counts as 0:
+
+    e |psi_N| < h/2 |gap_q| |q''|,   q'' from the forces alone                                  (10)
+
+Newton's unknowns are v', u = U/(beta h^2) and r; (6), (7) and (8) are solved inside its residual,
+(6) with gap(q_1) linearised at the iterate. After a step in which a contact opened, closed, began to
+stick or to slip, or turned back, accelerations are no longer smooth: the averages start again from
+a = v', rb = r.
+
+Differences from the paper: (9), (10), the new start of the averages, and that R_T has no part in U
+(it would add h/2 T^T R_T, which is O(h^3) but for impacts, where q has errors of O(h) anyway).
+
+G. Capobianco, J. Harsch, S. R. Eugster, R. I. Leine: A nonsmooth generalized-alpha method for
+mechanical systems with frictional contact. Int. J. Numer. Methods Eng. 122 (2021) 6497-6526.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from nsdyn._types import Number, Params, Rows, Scalar, Velocity
+from nsdyn.integrators._alpha import Alpha, AlphaStep
+from nsdyn.integrators._time_stepping import (
+    AbstractContactMemory,
+    ContactStep,
+    NewMode,
+    Step,
+    projected,
+    short_hops_end,
+)
+from nsdyn.laws.base import Jump
+from nsdyn.mechanics import contact_rows as contacts
+from nsdyn.mechanics.model import Model, Point
+from nsdyn.mechanics.saddle_point import ROUND_OFF, SaddlePoint
+from nsdyn.numerics import cone, small
+from nsdyn.numerics.cone_problem import OPEN, SLIP, STICK
+from nsdyn.numerics.newton import Effort, Newton
+from nsdyn.stepping.mode_change import LawAnswer
+
+Forces = Float[Array, "k d"]
+PerContact = Float[Array, " k"]
+
+
+class ContactAlphaMemory(AbstractContactMemory):
+    """Accelerations, reactions and the offsets of their averages.
+
+    a, lam: v' and the multipliers at the end of the step.
+    drift, tilt, shift: what the recursion adds to a_0, v_0 and v'_0 (`AlphaMemory`).
+    r, turn: the forces of the contacts there, and (rb - r)/h.
+    P: the impulses of the contacts in the step.
+    effort: the work of Newton's method in the step.
+    """
+
+    a: Float[Array, " n"]
+    lam: Float[Array, " m"]
+    drift: Float[Array, " n"]
+    tilt: Float[Array, " n"]
+    shift: Float[Array, " n"]
+    r: Forces
+    turn: Forces
+    P: Forces
+    effort: Effort
+
+
+class Touching(eqx.Module):
+    """The contacts of a step: mu, E psi(v_0), the forces r_0 and rb_0, the impulses from which the
+    search starts, and the directions of slip t_0, zero where a contact did not slip."""
+
+    mu: PerContact
+    shift: Forces
+    r: Forces
+    rb: Forces
+    P0: Forces
+    t0: Float[Array, "k t"]
+
+
+class Pressed(NamedTuple):
+    """Forces at acceleration level: v', lam, r, the modes, and whether they were found."""
+
+    a: Velocity
+    lam: Rows
+    r: Forces
+    mode: Int[Array, " k"]
+    solved: Array
+
+
+def begin(model: Model, point: Point, p: Params, c: Alpha) -> tuple[Point, ContactAlphaMemory]:
+    """The point with the modes of its contacts, and the memory there, when only (q, v) is known."""
+    closed, rests = _at_rest(model, point, p)
+    mode = jnp.where(closed, jnp.where(rests, STICK, SLIP), OPEN)
+
+    def accelerations(q: Array, v: Velocity, t: Array) -> tuple[Velocity, Forces, Pressed]:
+        here = SaddlePoint(model, point.replace(t=t, q=q, v=v), p)
+        rows = contacts.ContactRows(here)
+        start = jnp.zeros(rows.shape)
+        found = _pressed(here, rows, v, mode, contacts.coefficients(model, p).mu, start)
+        return found.a, found.r, found
+
+    here = (point.q, point.v, point.t)
+    a, r, found = accelerations(*here)
+    along = (model.qdot(point, p), a, jnp.ones_like(point.t))
+    jerk, turn = jax.jvp(lambda *x: accelerations(*x)[:2], here, along)[1]
+    zero = jnp.zeros_like(point.v)
+    memory = ContactAlphaMemory(
+        a=a,
+        lam=found.lam,
+        drift=c.D * jerk,
+        tilt=zero,
+        shift=zero,
+        r=r,
+        turn=c.D * turn,
+        P=jnp.zeros_like(r),
+        effort=Effort.none(),
+    )
+    return contacts.with_modes(model, point, found.mode), memory
+
+
+def _at_rest(
+    model: Model, point: Point, p: Params
+) -> tuple[Bool[Array, " k"], Bool[Array, " k"]]:
+    """Which contacts are closed, and which of them do not slip, up to what the forces do in a
+    small part of a step."""
+    here = SaddlePoint(model, point, p)
+    rows = contacts.ContactRows(here)
+    a, _ = here.solve(here.f(point.v), -here.gamma(point.v))
+    pull = jnp.abs(rows.rates(a) + contacts.padded(model, here.gamma(point.v)))
+    speed = jnp.sqrt(2 * model.system.kinetic(point.q, point.v, p))
+    sizes = jnp.sqrt(jnp.maximum(jnp.diagonal(rows.W), 0.0)).reshape(rows.shape)
+    slow = model.tolerances.rest * model.step * pull + ROUND_OFF * sizes * speed
+    psi = contacts.padded(model, here.psi(point.v))
+    touch = model.scale.touch * contacts.sizes_of_gaps(model, point, p)
+    closed = (contacts.gaps(model, point, p) <= touch) & (psi[:, 0] <= slow[:, 0])
+    return closed, jnp.all(jnp.abs(psi[:, 1:]) <= slow[:, 1:], axis=1)
+
+
+def advance(
+    newton: Newton,
+    friction: str,
+    c: Alpha,
+    model: Model,
+    point: Point,
+    memory: ContactAlphaMemory,
+    h: Number,
+    p: Params,
+    new_mode: NewMode | None,
+) -> Step:
+    """One step of size h from `point`, in its mode or into the new one."""
+    move = AlphaStep.of(c, model, point, memory, h)
+    touching = _touching(model, point, memory, move, friction, p)
+    args = (model, point, move, touching, p, new_mode)
+    n = point.v.shape[0]
+    x0 = jnp.concatenate([memory.a, jnp.zeros(n), memory.r.reshape(-1)])
+    weights = _weights(model, point, p)
+    noise = move.noise(model, point, weights[:n], newton.tolerance, p)
+    residual = lambda x, args: x - _solved(x, *args).x
+    x, effort = newton.solve(residual, x0, args, noise, weights)
+    at = _solved(x, *args)
+    return Step(
+        contacts.with_modes(model, at.end, at.mode),
+        _remembered(model, point, memory, move, x, at, effort),
+        at.found,
+        move.velocity(x[:n]),
+        ContactStep(at.problem, at.solved),
+    )
+
+
+def _weights(model: Model, point: Point, p: Params) -> Float[Array, " unknowns"]:
+    """Factors that give v', u and r a common unit: the roots of the masses, and of W for r."""
+    n = point.v.shape[0]
+    one = jnp.broadcast_to(model.system.weights(point.q, p), (n,))
+    rows = contacts.ContactRows(SaddlePoint(model, point, p))
+    return jnp.concatenate([one, one, jnp.sqrt(jnp.maximum(jnp.diagonal(rows.W), 0.0))])
+
+
+def _touching(
+    model: Model,
+    point: Point,
+    memory: ContactAlphaMemory,
+    move: AlphaStep,
+    friction: str,
+    p: Params,
+) -> Touching:
+    before = contacts.padded(model, model.psi(point, p))
+    laws = contacts.coefficients(model, p)
+    shift = short_hops_end(model, point, laws.E * before, move.h, p)  # (10)
+    slips = contacts.modes(model, point) == SLIP
+    turns = friction == "mean" and before.shape[1] > 2  # in the plane nothing turns
+    t0 = _unit(before[:, 1:]) if turns else jnp.zeros_like(before[:, 1:])
+    return Touching(
+        mu=laws.mu,
+        shift=shift,
+        r=memory.r,
+        rb=memory.r + move.h * memory.turn,
+        P0=memory.P,
+        t0=jnp.where(slips[:, None], t0, 0.0),
+    )
+
+
+class Solved(NamedTuple):
+    """The right-hand sides for (v', u, r), the multipliers, the end of the step, the answer of the
+    law, and the contacts: impulses, modes, what was solved for them and whether it was found."""
+
+    x: Array
+    lam: Rows
+    end: Point
+    found: LawAnswer | None
+    P: Forces
+    mode: Int[Array, " k"]
+    problem: contacts.ContactProblem
+    solved: Array
+
+
+def _solved(
+    x: Float[Array, " unknowns"],
+    model: Model,
+    point: Point,
+    move: AlphaStep,
+    touching: Touching,
+    p: Params,
+    new_mode: NewMode | None,
+) -> Solved:
+    n = point.v.shape[0]
+    dv = x[:n]
+    length = move.c.beta * move.h**2
+    U = length * x[n : 2 * n]
+    r = x[2 * n :].reshape(touching.r.shape)
+    free = move.velocity(dv)
+    q = model.system.moved(point.q, move.increment(dv) + U, p)  # (2)
+    end = point.replace(t=point.t + move.h, q=q, v=free)
+    end = end if new_mode is None else new_mode.enter(end)
+    here = SaddlePoint(model, end, p)
+    rows = contacts.ContactRows(here)
+    impulse, push = _totals(r, touching, move)
+    U, pushed = _pushed(here, rows, U, push, touching, move.h)
+    found = None if new_mode is None else new_mode.ask_law(model, point, here, free, p)
+    jump = projected(here, free) if found is None else found.jump
+    problem = _velocities(here, rows, jump.v_after, impulse, touching, pushed.mode != OPEN)
+    answer = problem.solve(touching.P0)
+    jump = Jump(*rows.landed(*jump, answer.P - impulse))  # (1), (4)
+    found = None if found is None else found._replace(jump=jump)
+    end = end.replace(v=jump.v_after)
+    at = _pressed(here, rows, end.v, answer.mode, touching.mu, touching.r)
+    return Solved(
+        x=jnp.concatenate([at.a, U / length, at.r.reshape(-1)]),
+        lam=at.lam + jump.Lam / move.h,
+        end=end,
+        found=found,
+        P=answer.P,
+        mode=answer.mode,
+        problem=problem,
+        solved=pushed.solved & answer.solved & at.solved,
+    )
+
+
+def _averaged(c: Alpha, r: Forces, r0: Forces, rb0: Forces) -> Forces:
+    """rb_1 of (3)."""
+    return ((1 - c.af) * r + c.af * r0 - c.am * rb0) / (1 - c.am)
+
+
+def _totals(r: Forces, touching: Touching, move: AlphaStep) -> tuple[Forces, PerContact]:
+    """c of (4) and s of (5)."""
+    h = move.h
+    beta = move.c.beta
+    gamma = move.c.gamma
+    rb = _averaged(move.c, r, touching.r, touching.rb)
+    c = h * ((1 - gamma) * touching.rb + gamma * rb)
+    s = h * h * ((0.5 - beta) * touching.rb + beta * rb)
+    return c, s[:, 0]
+
+
+def _pushed(
+    here: SaddlePoint,
+    rows: contacts.ContactRows,
+    U: Velocity,
+    s: PerContact,
+    touching: Touching,
+    h: Scalar,
+) -> tuple[Velocity, cone.Answer]:
+    """The next U, and kap of (6)."""
+    d = rows.shape[1]
+    B = rows.B[:, ::d]
+    other = here.smallest_motion_of_positions(small.matvec(here.G, U) - here.g())
+    gaps = contacts.gaps(here.model, here.point, here.p)
+    b = gaps + rows.normal_rates(other - U - small.matvec(B, s))
+    start = 0.5 * h * h * touching.r[:, :1]
+    on = jnp.ones(b.shape, bool)
+    found = cone.solve(rows.W[::d, ::d], b[:, None], jnp.zeros_like(b), on, start)
+    return other + small.matvec(B, found.P[:, 0] - s), found  # (5)
+
+
+def _velocities(
+    here: SaddlePoint,
+    rows: contacts.ContactRows,
+    v: Velocity,
+    c: Forces,
+    touching: Touching,
+    on: Bool[Array, " k"],
+) -> contacts.ContactProblem:
+    """The problem (7), with (9); v is the velocity that the other constraints leave."""
+    rates = contacts.padded(here.model, here.psi(v))
+    b = rates - small.matvec(rows.W, c.reshape(-1)).reshape(c.shape) + touching.shift
+    W = rows.W
+    if c.shape[1] > 2:
+        turned = lambda x: _turned(x, _unit(rates[:, 1:]), touching.t0)
+        W = turned(W.reshape(*rows.shape, -1)).reshape(W.shape)
+        b = turned(b[:, :, None])[:, :, 0]
+    return contacts.ContactProblem(W=W, b=b, mu=touching.mu, on=on)
+
+
+def _turned(
+    x: Float[Array, "k d c"], t1: Float[Array, "k t"], t0: Float[Array, "k t"]
+) -> Float[Array, "k d c"]:
+    """(9): the tangential rows rotated from t1 to the direction of t0 + t1."""
+    turns = jnp.sum(t0 * t1, axis=1) > 0
+    middle = jnp.where(turns[:, None], _unit(t0 + t1), t1)
+    total = t1 + middle
+    size = 1 + jnp.sum(t1 * middle, axis=1)
+    along = jnp.einsum("kt,ktc->kc", total, x[:, 1:]) / size[:, None]
+    ahead = 2 * jnp.einsum("kt,ktc->kc", t1, x[:, 1:])
+    rotated = x[:, 1:] - total[:, :, None] * along[:, None] + middle[:, :, None] * ahead[:, None]
+    kept = jnp.where(turns[:, None, None], rotated, x[:, 1:])
+    return jnp.concatenate([x[:, :1], kept], axis=1)
+
+
+def _pressed(
+    here: SaddlePoint,
+    rows: contacts.ContactRows,
+    v: Velocity,
+    mode: Int[Array, " k"],
+    mu: PerContact,
+    start: Forces,
+) -> Pressed:
+    """The forces of (8), with the modes of (7)."""
+    k, d = rows.shape
+    gamma = here.gamma(v)
+    a, lam = here.solve(here.f(v), -gamma)
+    b = rows.rates(a) + contacts.padded(here.model, gamma)
+    slips = mode == SLIP
+    t = _unit(contacts.padded(here.model, here.psi(v))[:, 1:])
+    follow = jnp.where(slips[:, None], -mu[:, None] * t, 0.0)  # r_T = follow r_N where it slips
+    columns = rows.W.reshape(k * d, k, d)
+    normal = columns[:, :, 0] + jnp.einsum("ikt,kt->ik", columns[:, :, 1:], follow)
+    W = jnp.concatenate([normal[:, :, None], columns[:, :, 1:]], axis=2).reshape(k * d, k * d)
+    given = jnp.concatenate([jnp.zeros((k, 1), bool), jnp.repeat(slips[:, None], d - 1, 1)], axis=1)
+    given = given.reshape(-1)
+    W = jnp.where(given[:, None] | given[None, :], 0.0, W)
+    on = mode != OPEN
+    found = cone.solve(W, b, jnp.where(slips, 0.0, mu), on, start)
+    r = found.P.at[:, 1:].add(follow * found.P[:, :1])
+    flat = r.reshape(-1)
+    lam = lam + small.matvec(rows.C, flat) - contacts.spread(here.model, r)
+    sets = jnp.where(slips & (found.mode != OPEN), SLIP, found.mode)
+    return Pressed(a + small.matvec(rows.B, flat), lam, r, sets, found.solved)
+
+
+def _unit(x: Float[Array, "k t"]) -> Float[Array, "k t"]:
+    """x/|x| row by row; zero, with derivative zero, where x = 0."""
+    square = jnp.sum(x * x, axis=1, keepdims=True)
+    some = square > 0
+    return jnp.where(some, x / jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
+
+
+def _remembered(
+    model: Model,
+    point: Point,
+    memory: ContactAlphaMemory,
+    move: AlphaStep,
+    x: Float[Array, " unknowns"],
+    at: Solved,
+    effort: Effort,
+) -> ContactAlphaMemory:
+    """The memory at the end of a step; the averages start again where accelerations jumped."""
+    n = point.v.shape[0]
+    kept = move.memory(x[:n], at.lam, effort)
+    r = x[2 * n :].reshape(at.P.shape)
+    rb = _averaged(move.c, r, memory.r, memory.r + move.h * memory.turn)
+    back = jnp.sum(r[:, 1:] * memory.r[:, 1:], axis=1) < 0
+    jumped = jnp.any(back | (at.mode != contacts.modes(model, point)))
+    return ContactAlphaMemory(
+        a=kept.a,
+        lam=at.lam,
+        drift=jnp.where(jumped, 0.0, kept.drift),
+        tilt=kept.tilt,
+        shift=kept.shift,
+        r=r,
+        turn=jnp.where(jumped, 0.0, (rb - r) / move.h),
+        P=at.P,
+        effort=effort,
+    )
