@@ -60,6 +60,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from nsdyn._jitted import traced_once
 from nsdyn._types import Number, Params, Rows, Scalar, Velocity
 from nsdyn.integrators._alpha import Alpha, AlphaStep
 from nsdyn.integrators._time_stepping import (
@@ -195,7 +196,7 @@ def advance(
     weights = _weights(model, point, p)
     noise = move.noise(model, point, weights[:n], newton.tolerance, p)
     residual = lambda x, args: x - _solved(x, *args).x
-    x, effort = newton.solve(residual, x0, args, noise, weights)
+    x, effort = newton.solve(residual, x0, args, noise, weights, near_identity=True)
     at = _solved(x, *args)
     return Step(
         contacts.with_modes(model, at.end, at.mode),
@@ -252,6 +253,7 @@ class Solved(NamedTuple):
     solved: Array
 
 
+@traced_once
 def _solved(
     x: Float[Array, " unknowns"],
     model: Model,

@@ -32,6 +32,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from nsdyn._jitted import traced_once
 from nsdyn._types import Scalar
 from nsdyn.numerics import small
 from nsdyn.numerics.cone_interior import interior_point
@@ -128,6 +129,7 @@ def _rule(careful: bool, primals: tuple, tangents: tuple) -> tuple[Answer, Answe
     )
 
 
+@traced_once
 def _regular_solution(J: Float[Array, "n n"], c: Float[Array, " n"]) -> Float[Array, " n"]:
     """x with J x = c, also for a singular J if the equations are consistent."""
     n = J.shape[0]
@@ -138,11 +140,13 @@ def _regular_solution(J: Float[Array, "n n"], c: Float[Array, " n"]) -> Float[Ar
     return x
 
 
+@traced_once
 def _quickly(problem: ConeProblem, x0: Impulses) -> tuple[Impulses, Scalar, Any, Any]:
     found = newton(problem, x0, True, FIRST, TOLERANCE)
     return found.x, found.error, jnp.ones((), int), found.rounds
 
 
+@traced_once
 def _carefully(problem: ConeProblem, x0: Impulses) -> tuple[Impulses, Scalar, Any, Any]:
     """All attempts, each only if it is needed."""
     k, d = problem.shape

@@ -114,10 +114,12 @@ class Newton(eqx.Module):
         args: Any,
         noise: Number,
         weights: AnyArray | float = 1.0,
+        near_identity: bool = False,
     ) -> tuple[Float[Array, " n"], Effort]:
         """The solution of residual(x, args) = 0 from x0. Unknowns are compared after multiplication
         by `weights`, which give them a common unit. `noise` is the absolute tolerance on the last
-        change in that unit, for unknowns that are small differences of large terms."""
+        change in that unit, for unknowns that are small differences of large terms. If J is always
+        `near_identity`, Broyden's method is enough for any number of unknowns."""
         constant = lambda a: jax.lax.stop_gradient(a) if eqx.is_inexact_array(a) else a
         fixed = jax.tree.map(constant, args)
         x0, noise, weights, tolerance = jax.lax.stop_gradient((x0, noise, weights, self.tolerance))
@@ -134,31 +136,33 @@ class Newton(eqx.Module):
             return c._replace(change=c.change * allowed(c.x, noise) / allowed(c.x, floor))  # (5)
 
         value = lambda x: residual(x, fixed)
-        large = x0.shape[0] > DENSE
-        last = self._iterated(value, x0, scaled)
-        failed = ~(last.change <= 1.0) & jnp.all(jnp.isfinite(last.x))
-        last = _once(failed, forgiven, last)
+        large = near_identity or x0.shape[0] > DENSE
+        if near_identity:
+            last = self._until(4 * self.max_iterations, *_broyden(value, x0, scaled))
+        else:
+            last = self._iterated(value, x0, scaled)
+            failed = ~(last.change <= 1.0) & jnp.all(jnp.isfinite(last.x))
+            last = _once(failed, forgiven, last)
         solution = implicit_solution(residual, last.x, None if large else last.J, args)
         return solution, Effort(last.tries, last.tries, last.change, ~(last.change <= 1.0))
 
     def _iterated(self, value: Callable, x0: Velocity, scaled: Callable) -> "Iterate":
         """The last iterate of (1); for many unknowns that of (3), or of (1) where (3) fails."""
-
-        def until(limit, iterate, start):
-            going = lambda c: (c.change > 1.0) & (c.tries < limit)
-            return jax.lax.while_loop(going, iterate, start)
-
         limit = self.max_iterations
         newton, start = _newton(value, x0, scaled)
         if x0.shape[0] <= DENSE:
-            return until(limit, newton, start)
-        last = until(4 * limit, *_broyden(value, x0, scaled))
+            return self._until(limit, newton, start)
+        last = self._until(4 * limit, *_broyden(value, x0, scaled))
 
         def again(c):
-            new = until(limit, newton, start._replace(r=c.r))
+            new = self._until(limit, newton, start._replace(r=c.r))
             return new._replace(tries=c.tries + new.tries)
 
         return _once(~(last.change <= 1.0), again, last)
+
+    def _until(self, limit: int, iterate: Callable, start: "Iterate") -> "Iterate":
+        going = lambda c: (c.change > 1.0) & (c.tries < limit)
+        return jax.lax.while_loop(going, iterate, start)
 
 
 class Iterate(NamedTuple):
