@@ -146,7 +146,8 @@ class AlphaStep(NamedTuple):
     a: Array
 
     @staticmethod
-    def of(c: Alpha, model: Model, point: Point, memory: AlphaMemory, h: Number) -> "AlphaStep":
+    def of(c: Alpha, model: Model, point: Point, memory: Any, h: Number) -> "AlphaStep":
+        """The step from a memory that has a, drift, tilt and shift."""
         # If an event lies at the very end of a step, no step may remain after it.
         shortest = SHORTEST * model.step
         h = jnp.where(jnp.abs(h) < shortest, shortest, h)

@@ -1,53 +1,55 @@
-"""Nonsmooth generalized-alpha with contacts and friction: positions, velocities and accelerations.
+"""Nonsmooth generalized-alpha with contacts and friction: positions, velocities, accelerations.
 
-After Capobianco, Harsch, Eugster and Leine. H = (N, T) are the gradients of the contact rows (normal
-N, tangential T), and each contact has three reactions ON the mechanism along +H: the force r of the
+After Capobianco, Harsch, Eugster and Leine. H = (N, T) are the gradients of the contact rows,
+normal and tangential, and each contact has three reactions ON the mechanism along +H: the force r of the
 smooth motion, the impulse R of the step and the correction k of positions. Rows G of other
 constraints hold at the same time, as in `nsdyn.integrators.nsga`.
 
-    M v' + G^T lam = f + H^T r,   M W + G^T Lam = H^T R,   M U + G^T nu = N^T k                 (1)
-    q_1 = q_0 + dx + U,   v_1 = vt + W                                                          (2)
+    M v' + G^T lam = f + H^T r,   M W + G^T Lam = H^T R,   M U + G^T nu = N^T k                (1)
+    q_1 = q_0 + dx + U,   v_1 = vt + W                                                         (2)
 
-r is averaged as v' is, (2) of `nsdyn.integrators._alpha`, and what obeys the laws of contact are the
-totals over the step:
+r is averaged as v' is, (2) of `nsdyn.integrators._alpha`, and what obeys the laws of contact are
+the totals over the step:
 
-    (1 - am) rb_1 + am rb_0 = (1 - af) r_1 + af r_0                                             (3)
-    P = R + c,     c = h [(1 - gamma) rb_0 + gamma rb_1]                                        (4)
-    kap = k + s,   s = h^2 [(1/2 - beta) rb_N0 + beta rb_N1]                                    (5)
+    (1 - am) rb_1 + am rb_0 = (1 - af) r_1 + af r_0                                            (3)
+    P = R + c,     c = h [(1 - gamma) rb_0 + gamma rb_1]                                       (4)
+    kap = k + s,   s = h^2 [(1/2 - beta) rb_N0 + beta rb_N1]                                   (5)
 
-    positions      0 <= gap(q_1),  kap >= 0,  gap kap = 0;              A: those that press     (6)
+    positions      0 <= gap(q_1),  kap >= 0,  gap kap = 0;              A: those that press    (6)
     velocities     in A: u = psi(v_1) + E psi(v_0) and P obey (3) and (4) of
-                   `nsdyn.constraints.contacts`, elsewhere P = 0;       B: those that press     (7)
+                   `nsdyn.constraints.contacts`, elsewhere P = 0;       B: those that press    (7)
     accelerations  in B: 0 <= psi_N',  r_N >= 0,  psi_N' r_N = 0, elsewhere r = 0;
                    r_T in the ball of radius mu r_N, opposite to psi_T' on its surface, if the
-                   contact sticks in (7); r_T = -mu r_N psi_T/|psi_T|(v_1) if it slips          (8)
+                   contact sticks in (7); r_T = -mu r_N psi_T/|psi_T|(v_1) if it slips         (8)
 
 That the totals are one-sided, not R and k, makes persistent contact second order.
 
-The direction of friction. In (7) the impulse P_T of a step is opposite to the slip at its END, but c
-is a mean over the step; where the slip turns, P_T - c_T = O(h^2) in every step, and the scheme is of
-order 1 (friction="end", as published). Let t_0 and t_1 be the directions of the slip at both ends of
-the step, t_1 that of vt, and Q the rotation that takes t_1 to the direction of t_0 + t_1. With
+The direction of friction. In (7) the impulse P_T of a step is opposite to the slip at its END, but
+c is a mean over the step; where the slip turns, P_T - c_T = O(h^2) in every step, and the scheme is
+of order 1 (friction="end", as published). Let t_0 and t_1 be the directions of the slip at both
+ends of the step, t_1 that of vt, and Q the rotation that takes t_1 to the direction of t_0 + t_1.
+With
 
-    u_T = Q [psi_T(v_1) + e_T psi_T(v_0)]                                                       (9)
+    u_T = Q [psi_T(v_1) + e_T psi_T(v_0)]                                                      (9)
 
 in (7), P_T is opposite to the mean direction, while the contact still sticks where psi_T(v_1) = 0,
 since Q is a rotation. The mean of r_T over the step has that direction up to O(h^2), so P_T - c_T =
-O(h^3) and the order is 2 (friction="mean"). It does not gain energy: with |psi_T| unchanged, P_T is
-opposite to psi_T(v_0) + psi_T(v_1). Q = 1 where a contact did not slip before, or turns by more than
-a right angle; in the plane nothing turns.
+O(h^3) and the order is 2 (friction="mean"). Friction takes energy as before: P_T is opposite to t_0
++ t_1, whose product with psi_T(v_0) + psi_T(v_1) is positive. Q = 1 where a contact did not slip
+before, or turns by more than a right angle; in the plane nothing turns.
 
 With restitution a body would hop for ever, by less than a step at last. There e counts as 0:
 
-    e |psi_N| < h/2 |gap_q| |q''|,   q'' from the forces alone                                  (10)
+    e |psi_N| < h/2 |gap_q| |q''|,   q'' from the forces alone                                (10)
 
-Newton's unknowns are v', u = U/(beta h^2) and r; (6), (7) and (8) are solved inside its residual,
-(6) with gap(q_1) linearised at the iterate. After a step in which a contact opened, closed, began to
+The unknowns of the iteration are v', u = U/(beta h^2) and r; (6), (7) and (8) are solved inside its
+residual, (6) with gap(q_1) linearised at the iterate. Its Jacobian is the identity up to terms of
+the order of h, so Broyden's method serves. After a step in which a contact opened, closed, began to
 stick or to slip, or turned back, accelerations are no longer smooth: the averages start again from
 a = v', rb = r.
 
 Differences from the paper: (9), (10), the new start of the averages, and that R_T has no part in U
-(it would add h/2 T^T R_T, which is O(h^3) but for impacts, where q has errors of O(h) anyway).
+(it would add h/2 T^T R_T: O(h^3) but for impacts, where q has errors of O(h) anyway).
 
 G. Capobianco, J. Harsch, S. R. Eugster, R. I. Leine: A nonsmooth generalized-alpha method for
 mechanical systems with frictional contact. Int. J. Numer. Methods Eng. 122 (2021) 6497-6526.
@@ -158,9 +160,7 @@ def begin(model: Model, point: Point, p: Params, c: Alpha) -> tuple[Point, Conta
     return contacts.with_modes(model, point, found.mode), memory
 
 
-def _at_rest(
-    model: Model, point: Point, p: Params
-) -> tuple[Bool[Array, " k"], Bool[Array, " k"]]:
+def _at_rest(model: Model, point: Point, p: Params) -> tuple[Bool[Array, " k"], Bool[Array, " k"]]:
     """Which contacts are closed, and which of them do not slip, up to what the forces do in a
     small part of a step."""
     here = SaddlePoint(model, point, p)
@@ -195,7 +195,7 @@ def advance(
     x0 = jnp.concatenate([memory.a, jnp.zeros(n), memory.r.reshape(-1)])
     weights = _weights(model, point, p)
     noise = move.noise(model, point, weights[:n], newton.tolerance, p)
-    residual = lambda x, args: x - _solved(x, *args).x
+    residual = lambda x, args: x - _next(x, *args)
     x, effort = newton.solve(residual, x0, args, noise, weights, near_identity=True)
     at = _solved(x, *args)
     return Step(
@@ -254,6 +254,11 @@ class Solved(NamedTuple):
 
 
 @traced_once
+def _next(x: Float[Array, " unknowns"], *args: Any) -> Float[Array, " unknowns"]:
+    """The right-hand sides for (v', u, r)."""
+    return _solved(x, *args).x
+
+
 def _solved(
     x: Float[Array, " unknowns"],
     model: Model,

@@ -50,6 +50,7 @@ if TYPE_CHECKING:  # at run time they come by __getattr__; a test compares with 
     from nsdyn.problems.simplest_walker import simplest_walker
     from nsdyn.problems.slider_crank import slider_crank
     from nsdyn.problems.three_r_pendulum import three_r_pendulum
+    from nsdyn.problems.tippe_top import tippe_top
     from nsdyn.problems.two_link_impact import two_link_impact
     from nsdyn.problems.urdf import from_urdf
     from nsdyn.problems.wheel_over_pothole import wheel_over_pothole
@@ -89,6 +90,7 @@ __all__ = [
     "slider_crank",
     "summary",
     "three_r_pendulum",
+    "tippe_top",
     "two_link_impact",
     "wheel_over_pothole",
 ]

@@ -50,6 +50,7 @@ BUILT_IN = (
     "simplest_walker",
     "slider_crank",
     "three_r_pendulum",
+    "tippe_top",
     "two_link_impact",
     "wheel_over_pothole",
 )

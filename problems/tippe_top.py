@@ -1,16 +1,17 @@
 """Tippe top: a spinning top on the floor that turns upside down and comes to stand on its stem.
 
-A body with the moments of inertia J1 = J2, J3 and two spheres on its axis: the big one, of radius r1,
-whose centre is a1 above the centre of mass G, and the stem, of radius r2, a2 above it. Friction at
-the floor has two directions and spin (Coulomb-Contensou friction): at each of the two contacts
+A body with the moments of inertia J1 = J2, J3 and two spheres on its axis: the big one, of radius
+r1, whose centre is a1 above the centre of mass G, and the stem, of radius r2, a2 above it. Friction
+at the floor has two directions and spin (Coulomb-Contensou friction): at each of the two contacts
 
     gap = z + a cos(theta) - r,   |(slip, rho w_z)| is what friction acts against                (1)
 
 with the angle theta of the axis to the vertical and rho = 3 pi/16 R, R the radius of the patch of
 contact. It starts inclined by theta0 with the spin w0 about its axis.
 
-Parameters are those of Leine and Glocker (2003) and of Capobianco, Harsch, Eugster and Leine (2021). The
-height at the start is r1 - a1 cos(theta0) exactly; the printed 1.2015e-2 m leaves a gap of 1.2e-8 m.
+Parameters are those of Leine and Glocker (2003) and of Capobianco, Harsch, Eugster and Leine
+(2021). The height at the start is r1 - a1 cos(theta0) exactly; the printed 1.2015e-2 m leaves a gap
+of 1.2e-8 m.
 
 R. I. Leine, Ch. Glocker: A set-valued force law for spatial Coulomb-Contensou friction. Eur. J.
 Mech. A 22 (2003) 193-216.
@@ -46,7 +47,7 @@ def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
     heights = ((A1, R1), (A1 + 0.8 * R1, 0.6 * R1), (A1 - 0.8 * R1, 0.6 * R1), (A2, R2))
     rings = [r * ring + np.array([0, 0, z]) for z, r in heights]
     axis = np.array([[0, 0, A1 - R1], [0, 0, A2 + R2]])
-    return tuple(x + jnp.asarray(line) @ R.T for line in (axis, *rings))
+    return tuple(x[None] + jnp.asarray(line) @ R.T for line in (axis, *rings))
 
 
 FLOOR = surfaces.contacts(

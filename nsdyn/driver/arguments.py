@@ -173,7 +173,8 @@ def _check_contacts(problem: Problem, driven: AbstractIntegrator, given: Any) ->
     if not driven.resolves_contacts:
         raise ProblemError(
             f"integrator: {given!r} does not resolve Contacts, whose impulses depend on each other "
-            "in every step. Use MoreauJean(), or Contact (without friction) in place of Contacts"
+            "in every step. Use NSGA() or MoreauJean(), or Contact (without friction) in place of "
+            "Contacts"
         )
     if any(part.mode_depends_on_impact for part in parts):
         raise ProblemError(

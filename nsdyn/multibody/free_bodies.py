@@ -9,16 +9,16 @@ A finite motion (d, phi) leads to
 
     x + d,   a o (cos(|phi|/2), sin(|phi|/2) phi/|phi|), brought to length 1                     (2)
 
-so quaternions keep their length in implicit and time-stepping schemes. Rotations are those of a/|a|.
-params: "m" (n,) masses, "J" (n, 3) principal moments of inertia, "g" (3,) gravity.
+so quaternions keep their length in implicit and time-stepping schemes. Rotations are those of
+a/|a|. params: "m" (n,) masses, "J" (n, 3) principal moments of inertia, "g" (3,) gravity.
 """
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-import nsdyn
 from nsdyn._types import AnyTime, Configuration, Matrix, Params, Scalar, Velocity
+from nsdyn.mechanics.system import System
 from nsdyn.multibody.tree import SPIN, rotation
 
 NEAR = 1e-8  # squared angle up to which (2) is a series
@@ -52,7 +52,7 @@ def rotations(q: Configuration) -> Float[Array, "n 3 3"]:
 
 
 def places(
-    q: Configuration, body: np.ndarray, at: Float[Array, "k 3"]
+    q: Configuration, body: np.ndarray, at: Float[np.ndarray, "k 3"]
 ) -> tuple[Float[Array, "k 3"], Float[Array, "k 3"]]:
     """Where the points `at` of the bodies are, and the arms to them from the centres of mass."""
     arms = jnp.einsum("kij,kj->ki", rotations(q)[body], at)
@@ -122,7 +122,7 @@ def retract(q: Configuration, dx: Velocity, p: Params) -> Configuration:
     return jnp.concatenate([x + d, turned], axis=1).ravel()
 
 
-SYSTEM = nsdyn.System(
+SYSTEM = System(
     mass=mass,
     force=force,
     potential=potential,

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from nsdyn._types import AnyTime, Configuration, Params, Velocity
+from nsdyn._types import AnyArray, AnyTime, Configuration, Params, Velocity
 from nsdyn.constraints.contacts import Contacts
 from nsdyn.errors import ProblemError
 from nsdyn.multibody import free_bodies
@@ -84,8 +84,10 @@ class Pairs(eqx.Module):
             found.append(jnp.sum(normals * (centres - points), axis=1) - radii)  # (1)
         if self.between:
             difference, _, _ = _differences(self.between, q)
-            radii = [_sizes([pair[i].radius for pair in self.between], p) for i in (0, 1)]
-            found.append(jnp.sqrt(jnp.sum(difference**2, axis=1)) - sum(radii))  # (2)
+            first = _sizes([a.radius for a, _ in self.between], p)
+            second = _sizes([b.radius for _, b in self.between], p)
+            distance = jnp.sqrt(jnp.sum(difference**2, axis=1))
+            found.append(distance - first - second)  # (2)
         return jnp.concatenate(found)
 
     def slips(self, q: Configuration, v: Velocity, p: Params) -> Float[Array, "k t"]:
@@ -118,7 +120,7 @@ class Pairs(eqx.Module):
         return self._components(slip, normals, w[_bodies(first)] - w[_bodies(second)], p)
 
     def _components(
-        self, slip: Array, normals: Array, w: Array, p: Params
+        self, slip: Array, normals: AnyArray, w: Array, p: Params
     ) -> Float[Array, "k t"]:
         found = [jnp.sum(slip * e, axis=1) for e in _basis(normals)]
         if self.spin is not None:
@@ -148,9 +150,7 @@ class Slip(eqx.Module):
     def __name__(self) -> str:
         return "slip"
 
-    def __call__(
-        self, q: Configuration, v: Velocity, t: AnyTime, p: Params
-    ) -> Float[Array, "k t"]:
+    def __call__(self, q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Float[Array, "k t"]:
         return self.pairs.slips(q, v, p)
 
 
@@ -161,14 +161,13 @@ def contacts(
     e_T: Any = 0.0,
     spin: Size | None = None,
 ) -> Contacts:
-    """`Contacts` between these pairs of surfaces of free bodies, first those with planes, then those
-    between balls, each in the given order. mu, e and e_T as in `Contacts`; spin is the radius of
-    spin friction."""
+    """`Contacts` between these pairs of surfaces of free bodies: first those with planes, then
+    those between balls, each in the given order. mu, e and e_T as in `Contacts`; spin is the radius
+    of spin friction."""
     for pair in pairs:
         if len(pair) != 2 or not isinstance(pair[0], Ball) or not isinstance(pair[1], Ball | Plane):
             raise ProblemError(
-                "contacts(pairs=...): expected pairs (Ball, Plane) or (Ball, Ball), found "
-                f"{pair!r}"
+                f"contacts(pairs=...): expected pairs (Ball, Plane) or (Ball, Ball), found {pair!r}"
             )
     on_planes = tuple((a, b) for a, b in pairs if isinstance(b, Plane))
     between = tuple((a, b) for a, b in pairs if isinstance(b, Ball))
@@ -208,7 +207,7 @@ def _spins(q: Configuration, v: Velocity) -> Float[Array, "n 3"]:
     return jnp.einsum("nij,nj->ni", free_bodies.rotations(q), free_bodies.rates_of(v)[1])
 
 
-def _basis(n: Float[Array, "k 3"]) -> tuple[Array, Array]:
+def _basis(n: Float[AnyArray, "k 3"]) -> tuple[Array, Array]:
     """Two directions that complete unit vectors to right-handed bases, smooth in each half space
     n_3 > 0 and n_3 < 0. Which ones does not matter, as friction is the same in all directions."""
     x, y, z = n[:, 0], n[:, 1], n[:, 2]

@@ -62,12 +62,14 @@ def check_problem(
     conservative: bool | None = None,
     reference: Exact | None = None,
     fresh_process: bool = True,
+    integrator: IntegratorLike = METHOD,
 ) -> Findings:
     """Verify a problem, or the function that makes it.
 
     conservative: whether energy is constant between events; None if the forces shall tell.
     reference: a solution that the problem must meet.
     fresh_process: whether to send it to another process, which takes some seconds.
+    integrator: that of the short runs, of order 2; for `Contacts` one that resolves them.
     """
     made = problem if isinstance(problem, Problem) else problem()
     findings = Findings(made.name)
@@ -82,10 +84,12 @@ def check_problem(
         for line in made.check().lines:
             findings.add(*line)
     with findings.during("a short run"):
-        run = _short(made)
-    _check_along(findings, made, run, conservative)
-    _check_batch(findings, made)
-    _check_new_value(findings, made)
+        run = _short(made, integrator)
+    _check_along(findings, made, run)
+    with findings.during("a shorter step"):
+        _check_energy(findings, made, run, integrator, conservative)
+    _check_batch(findings, made, integrator)
+    _check_new_value(findings, made, integrator)
     if reference is not None:
         _check_reference(findings, made, reference)
     if fresh_process:
@@ -93,10 +97,12 @@ def check_problem(
     return findings
 
 
-def _short(problem: Problem, refined: int = 1, **other: Any) -> Solution:
+def _short(
+    problem: Problem, integrator: IntegratorLike, refined: int = 1, **other: Any
+) -> Solution:
     step = (problem.t_end - problem.t0) / STEPS
     t_end = problem.t0 + SHORT * step
-    return simulate(problem, METHOD, step=step / refined, t_end=t_end, check=False, **other)
+    return simulate(problem, integrator, step=step / refined, t_end=t_end, check=False, **other)
 
 
 class Along(NamedTuple):
@@ -127,11 +133,13 @@ def _along(model: Model, points: Point, p: Any) -> Along:
     return jax.vmap(at)(points)
 
 
-def _check_along(
-    findings: Findings, problem: Problem, run: Solution, conservative: bool | None
-) -> None:
-    points = points_of(problem, run)
-    along = jax.tree.map(np.asarray, _along(problem.model(), points, problem.params))
+def _at_samples(problem: Problem, run: Solution) -> Along:
+    found = _along(problem.model(), points_of(problem, run), problem.params)
+    return jax.tree.map(np.asarray, found)
+
+
+def _check_along(findings: Findings, problem: Problem, run: Solution) -> None:
+    along = _at_samples(problem, run)
     size = np.max(np.abs(along.M), axis=(1, 2))
     skew = np.max(np.abs(along.M - np.swapaxes(along.M, 1, 2)), axis=(1, 2))
     findings.at_most("|M - M^T| along the run, relative", skew / size, SYMMETRIC)  # (1)
@@ -142,12 +150,16 @@ def _check_along(
     position, velocity = relative_residuals(problem, run)
     findings.at_most("|g| along the run, relative", position, RESIDUAL)
     findings.at_most("|G v + g_t| along the run, relative", velocity, RESIDUAL)
-    _check_energy(findings, problem, run, along, conservative)
 
 
 def _check_energy(
-    findings: Findings, problem: Problem, run: Solution, along: Along, conservative: bool | None
+    findings: Findings,
+    problem: Problem,
+    run: Solution,
+    integrator: IntegratorLike,
+    conservative: bool | None,
 ) -> None:
+    along = _at_samples(problem, run)
     power = np.max(np.abs(along.power)) / max(float(np.max(along.parts)), np.finfo(float).tiny)
     moving = float(np.max(np.abs(along.rates), initial=0.0))
     quiet = power <= NO_POWER and moving == 0.0
@@ -157,7 +169,7 @@ def _check_energy(
         return
     findings.require("forces and potential", quiet, found, "no power and no moving rows")
     work = float(np.max(along.parts) * (run.t[-1] - run.t[0]))
-    drifts = [_drift(solution, work) for solution in (run, _short(problem, 2))]
+    drifts = [_drift(solution, work) for solution in (run, _short(problem, integrator, 2))]
     if None in drifts:
         findings.skip("energy", "there is an event in the first steps")
         return
@@ -178,7 +190,7 @@ def _drift(run: Solution, work: float) -> Any:
     return np.max(np.abs(energy - energy[0])) / (size or 1.0)
 
 
-def _check_batch(findings: Findings, problem: Problem) -> None:
+def _check_batch(findings: Findings, problem: Problem, integrator: IntegratorLike) -> None:
     """(3), with slower and faster starts where the constraints allow them."""
     model, point = problem.model().begin(
         problem.q0, jnp.zeros_like(problem.v0), jnp.asarray(problem.t0), problem.params
@@ -190,20 +202,20 @@ def _check_batch(findings: Findings, problem: Problem) -> None:
     t_end = problem.t0 + SHORT * step
     with warnings.catch_warnings(), findings.during("a batch"):
         warnings.simplefilter("ignore")
-        batch = sweep(problem, METHOD, step=step, t_end=t_end, v0=starts)
+        batch = sweep(problem, integrator, step=step, t_end=t_end, v0=starts)
         for k in range(0, BATCH, 3):
-            single = _short(problem, v0=starts[k])
+            single = _short(problem, integrator, v0=starts[k])
             for name in ("q", "v"):
                 found = relative(getattr(batch, name)[k], getattr(single, name))
                 findings.at_most(f"{name} in a batch and alone, run {k}", found, ROUND_OFF)
 
 
-def _check_new_value(findings: Findings, problem: Problem) -> None:
+def _check_new_value(findings: Findings, problem: Problem, integrator: IntegratorLike) -> None:
     """(4). The change is so small that the start stays valid."""
     is_float = lambda x: jnp.issubdtype(jnp.asarray(x).dtype, jnp.floating)
     nudged = lambda x: jnp.asarray(x) * (1 + 1e-12) if is_float(x) else x
     other = jax.tree.map(nudged, problem.params)
-    _short(problem, params=problem.params)
+    _short(problem, integrator, params=problem.params)
     seen: list[str] = []
 
     def listen(event: str, duration_secs: float, **about: str | int) -> None:
@@ -212,7 +224,7 @@ def _check_new_value(findings: Findings, problem: Problem) -> None:
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:
-        _short(problem, params=other)
+        _short(problem, integrator, params=other)
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
     found = ", ".join(seen) or "nothing"
