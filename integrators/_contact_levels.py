@@ -1,8 +1,8 @@
 """Nonsmooth generalized-alpha with contacts and friction: positions, velocities, accelerations.
 
 After Capobianco, Harsch, Eugster and Leine. H = (N, T) are the gradients of the contact rows,
-normal and tangential, and each contact has three reactions ON the mechanism along +H: the force r of the
-smooth motion, the impulse R of the step and the correction k of positions. Rows G of other
+normal and tangential, and each contact has three reactions ON the mechanism along +H: the force r
+of the smooth motion, the impulse R of the step and the correction k of positions. Rows G of other
 constraints hold at the same time, as in `nsdyn.integrators.nsga`.
 
     M v' + G^T lam = f + H^T r,   M W + G^T Lam = H^T R,   M U + G^T nu = N^T k                (1)
