@@ -237,7 +237,8 @@ def _connect(file: File, places: list[Place], i: int, name: str) -> Closure:
     if not sites:
         numbers = {"a": a.frame @ _frame(data[:3]), "b": b.frame @ _frame(data[3:6])}
     given = Connect(a.carrier, b.carrier, name)
-    return Closure(given, lock(PointWithin(given)), numbers, _active(file, i))
+    held = lock(PointWithin(a.carrier, b.carrier, name))
+    return Closure(given, held, numbers, _active(file, i))
 
 
 def _weld(file: File, places: list[Place], i: int, name: str) -> Closure:

@@ -31,72 +31,111 @@ from jaxtyping import Array, Float
 
 from nsdyn._types import AnyTime, Configuration, Params, Rows
 from nsdyn.multibody.chain import EPSILON
-from nsdyn.multibody.tree import Tree, frames_of
+from nsdyn.multibody.tree import frames_of
 
 SPACE = (0, 1, 2, 3, 4, 5)  # the rows of a weld
 PLANE = (0, 1, 5)
 
 
-class Connect(eqx.Module):
-    """A point of body a coincides with a point of body b.
+class _BetweenBodies(eqx.Module):
+    """Something about two bodies.
 
     a, b: the numbers of the bodies, -1 for the world.
     name: where its numbers are in params["closures"].
+    """
+
+    a: int = eqx.field(static=True)
+    b: int = eqx.field(static=True)
+    name: str = eqx.field(static=True)
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def frames(self, q: Configuration, p: Params) -> tuple[Array, Array]:
+        """(R_a, r_a) and (R_b, r_b) of the bodies themselves."""
+        first, second = frames_of(p["tree"], q, (self.a, self.b))
+        return first, second
+
+    def fixed_frames(self, q: Configuration, p: Params) -> tuple[Array, Array]:
+        """(R_a, r_a) and (R_b, r_b) of the frames fixed to the bodies."""
+        own = p["closures"][self.name]
+        first, second = self.frames(q, p)
+        return first @ own["a"], second @ own["b"]
+
+
+class _BetweenCoordinates(eqx.Module):
+    """Something about two coordinates.
+
+    i, j: the numbers of the coordinates.
+    name: where its numbers are in params["closures"].
+    """
+
+    i: int = eqx.field(static=True)
+    j: int = eqx.field(static=True)
+    name: str = eqx.field(static=True)
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+
+class Connect(_BetweenBodies):
+    """A point of body a coincides with a point of body b.
+
     axes: the axes of the world along which this holds, (0, 1) in a planar mechanism.
     """
 
-    a: int = eqx.field(static=True)
-    b: int = eqx.field(static=True)
-    name: str = eqx.field(static=True)
     axes: tuple[int, ...] = eqx.field(static=True, default=(0, 1, 2))
 
-    @property
-    def __name__(self) -> str:
-        return self.name
-
     def __call__(self, q: Configuration, t: AnyTime, p: Params) -> Rows:
-        first, second = _fixed_frames(self, q, p)
+        first, second = self.fixed_frames(q, p)
         return (second[:3, 3] - first[:3, 3])[jnp.array(self.axes)]  # (1)
 
 
-class Weld(eqx.Module):
+class Weld(_BetweenBodies):
     """Body b has a given pose in body a.
 
-    a, b, name: as in `Connect`.
     rows: which rows of (2), (0, 1, 5) in a planar mechanism.
     """
 
-    a: int = eqx.field(static=True)
-    b: int = eqx.field(static=True)
-    name: str = eqx.field(static=True)
     rows: tuple[int, ...] = eqx.field(static=True, default=SPACE)
 
-    @property
-    def __name__(self) -> str:
-        return self.name
-
     def __call__(self, q: Configuration, t: AnyTime, p: Params) -> Rows:
-        d, R = _relative(*_fixed_frames(self, q, p))
+        d, R = _relative(*self.fixed_frames(q, p))
         return jnp.concatenate([d, vee(R)])[jnp.array(self.rows)]  # (2)
 
 
-class RelativePose(eqx.Module):
-    """The pose of body b in body a as 12 numbers, for `lock(pose, difference=PoseDifference())`.
+class Couple(_BetweenCoordinates):
+    """One coordinate follows another: a gear, or a joint that mimics another."""
 
-    a, b: as in `Connect`.
-    name: for messages.
-    """
+    def __call__(self, q: Configuration, t: AnyTime, p: Params) -> Rows:
+        own = p["closures"][self.name]
+        return (q[self.i] - own["ratio"] * q[self.j] - own["offset"])[None]  # (3)
 
-    a: int = eqx.field(static=True)
-    b: int = eqx.field(static=True)
-    name: str = eqx.field(static=True)
 
-    @property
-    def __name__(self) -> str:
-        return self.name
+class Follow(_BetweenCoordinates):
+    """One coordinate follows another by a polynomial; with i = j and one coefficient it stands
+    still."""
+
+    def __call__(self, q: Configuration, t: AnyTime, p: Params) -> Rows:
+        own = p["closures"][self.name]
+        x = q[self.j] - own["zero"][1]
+        value = jnp.zeros(())
+        for k in reversed(range(own["coefficients"].shape[0])):
+            value = own["coefficients"][k] + x * value
+        return (q[self.i] - own["zero"][0] - value)[None]  # (6)
+
+
+# Quantities for `lock`, which holds what it finds when the mode begins.
+
+
+class RelativePose(_BetweenBodies):
+    """The pose of body b in body a as 12 numbers, for `lock(pose, difference=PoseDifference())`;
+    its name is for messages only."""
 
     def __call__(self, q: Configuration, p: Params) -> Float[Array, " 12"]:
-        d, R = _relative(*frames_of(p["tree"], q, (self.a, self.b)))
+        d, R = _relative(*self.frames(q, p))
         return jnp.concatenate([d, R.ravel()])
 
 
@@ -113,70 +152,17 @@ class PoseDifference(eqx.Module):
         return jnp.concatenate([pose[:3] - held[:3], vee(turned)])[jnp.array(self.rows)]  # (4)
 
 
-class Couple(eqx.Module):
-    """One coordinate follows another: a gear, or a joint that mimics another.
-
-    i, j: the numbers of the coordinates.
-    name: as in `Connect`.
-    """
-
-    i: int = eqx.field(static=True)
-    j: int = eqx.field(static=True)
-    name: str = eqx.field(static=True)
-
-    @property
-    def __name__(self) -> str:
-        return self.name
-
-    def __call__(self, q: Configuration, t: AnyTime, p: Params) -> Rows:
-        own = p["closures"][self.name]
-        return (q[self.i] - own["ratio"] * q[self.j] - own["offset"])[None]  # (3)
-
-
-class Follow(eqx.Module):
-    """One coordinate follows another by a polynomial; with i = j and one coefficient it stands
-    still.
-
-    i, j, name: as in `Couple`.
-    """
-
-    i: int = eqx.field(static=True)
-    j: int = eqx.field(static=True)
-    name: str = eqx.field(static=True)
-
-    @property
-    def __name__(self) -> str:
-        return self.name
-
-    def __call__(self, q: Configuration, t: AnyTime, p: Params) -> Rows:
-        own = p["closures"][self.name]
-        x = q[self.j] - own["zero"][1]
-        value = jnp.zeros(())
-        for k in reversed(range(own["coefficients"].shape[0])):
-            value = own["coefficients"][k] + x * value
-        return (q[self.i] - own["zero"][0] - value)[None]  # (6)
-
-
-class PointWithin(eqx.Module):
-    """Where the point of body a that a `Connect` names is in body b, for `lock`: a joint that
-    appears where the bodies are.
-
-    closure: the `Connect`.
-    """
-
-    closure: Connect = eqx.field(static=True)
-
-    @property
-    def __name__(self) -> str:
-        return self.closure.name
+class PointWithin(_BetweenBodies):
+    """Where the point of body a that the `Connect` of this name keeps is in body b: a joint that
+    appears where the bodies are."""
 
     def __call__(self, q: Configuration, p: Params) -> Float[Array, " 3"]:
-        first, second = frames_of(p["tree"], q, (self.closure.a, self.closure.b))
-        return _relative(second, first @ p["closures"][self.closure.name]["a"])[0]  # (5)
+        first, second = self.frames(q, p)
+        return _relative(second, first @ p["closures"][self.name]["a"])[0]  # (5)
 
 
 class Offset(eqx.Module):
-    """The residual of a closure of coordinates, for `lock`: a clutch that closes anywhere.
+    """The residual of a closure of coordinates: a clutch that closes anywhere.
 
     closure: a `Couple` or `Follow`.
     """
@@ -206,13 +192,6 @@ class Together(eqx.Module):
 def vee(R: Float[Array, "3 3"]) -> Float[Array, " 3"]:
     """The vector of the skew part of a matrix."""
     return jnp.matmul((-0.5 * EPSILON).reshape(3, 9), R.ravel())
-
-
-def _fixed_frames(closure: Connect | Weld, q: Configuration, p: Params) -> tuple[Array, Array]:
-    tree: Tree = p["tree"]
-    own = p["closures"][closure.name]
-    first, second = frames_of(tree, q, (closure.a, closure.b))
-    return first @ own["a"], second @ own["b"]
 
 
 def _relative(
