@@ -14,7 +14,7 @@ import nsdyn
 from nsdyn import integrators, problems
 from nsdyn.cli import app
 from nsdyn.studies.lib import archive
-from nsdyn.studies.lib.bench import chain_cost, measure, peers, precision, suite
+from nsdyn.studies.lib.bench import chain_cost, measure, peers, precision, suite, tree_cost
 from nsdyn.studies.lib.bench.flow import Flow, diffrax_dopri8, scipy_dop853
 from nsdyn.studies.lib.bench.yardstick import LANES, Yardstick
 
@@ -178,4 +178,22 @@ def test_paths_of_a_chain_agree():
     )(q, v)
     for name, value in found.items():
         np.testing.assert_allclose(value, found[name.split("_")[0]], rtol=1e-11)
-    assert chain_cost.timed(chain_cost.PATHS["forward"], n, 0.0) > 0
+    assert chain_cost.timed(chain_cost.PATHS["forward"], chain, n, 0.0) > 0
+
+
+def test_trees_that_branch():
+    """Times of a few bodies make the lines of the table; every body but the leaves carries two."""
+    tree = tree_cost.tree_of(7)
+    assert tree.parents == (-1, 0, 0, 1, 1, 2, 2)
+    found = tree_cost.trees((16, 32), 0.0)["trees"]
+    assert [row.get("target") for row in found["lines"]] == ["<= 1.15", None]
+    assert min(found["forward"]) > 0
+
+
+def test_steps_beside_those_of_mujoco(monkeypatch):
+    monkeypatch.setattr(peers, "BATCH_STEPS", 3)
+    problem = problems.serial_chain(3, offset=None)
+    alone, batch, together = peers._beside(problem, step=3.0, mujoco=2.0, repeats=1)
+    assert (alone["value"], alone["target"], alone["met"]) == (1.5, "<= 1.5", True)
+    assert batch["value"] > 0 and together["value"] == batch["value"] / 2
+    assert together["target"] == "<= 1"

@@ -101,30 +101,33 @@ PANELS = (("forward", "forward_dense"), ("impulse", "impulse_law", "impulse_dens
 
 def measure(sizes: Sequence[int] = SIZES, seconds: float = SECONDS) -> dict[str, list]:
     """Seconds of one evaluation for each path and size."""
-    times = {name: [timed(path, n, seconds) for n in sizes] for name, path in PATHS.items()}
+    chains = [chain_of(n, length=1.0, mass=1.0, radius=0.05, twist=0.5, g=9.81) for n in sizes]
+    times = {name: [timed(path, x, x.n, seconds) for x in chains] for name, path in PATHS.items()}
     return {"links": list(sizes), **times}
 
 
-def timed(path: Callable, n: int, seconds: float) -> float:
-    """The shortest time of one evaluation; a compiled loop is repeated for at least `seconds`."""
+def timed(path: Callable, bodies: Any, n: int, seconds: float) -> float:
+    """The shortest time of one evaluation; a compiled loop is repeated for at least `seconds`.
+
+    path: path(bodies, q, v) -> a vector like v, with n entries.
+    """
     rng = np.random.default_rng(n)
     start = (0.1 * rng.normal(size=n), rng.normal(size=n))
     count = max(1, WORK // n)
 
     @jax.jit
-    def loop(chain: Chain, state: tuple[Array, Array]) -> tuple[Array, Array]:
+    def loop(bodies: Any, state: tuple[Array, Array]) -> tuple[Array, Array]:
         def once(state: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
             q, v = state
-            return (q + 1e-9 * v, v + 1e-9 * path(chain, q, v)), None
+            return (q + 1e-9 * v, v + 1e-9 * path(bodies, q, v)), None
 
         return jax.lax.scan(once, state, None, length=count)[0]
 
-    chain = chain_of(n, length=1.0, mass=1.0, radius=0.05, twist=0.5, g=9.81)
-    jax.block_until_ready(loop(chain, start))  # compiles
+    jax.block_until_ready(loop(bodies, start))  # compiles
     took: list[float] = []
     while len(took) < LOOPS or sum(took) < seconds:
         began = time.perf_counter()
-        jax.block_until_ready(loop(chain, start))
+        jax.block_until_ready(loop(bodies, start))
         took.append(time.perf_counter() - began)
     return min(took) / count
 

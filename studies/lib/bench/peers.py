@@ -1,6 +1,8 @@
 """Other people's programs for serial chains, where they are installed (the extra `peers`): MuJoCo's
 step with its RK4, and the forward dynamics of Pinocchio. The chain is that of `serial_chain` without
-a floor; accelerations are compared, so that all compute the same."""
+a floor; accelerations are compared, so that all compute the same. The step of the longest chain
+stands beside MuJoCo's: one trajectory, and a batch on one core, where MuJoCo takes the trajectories
+one after the other."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,9 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import nsdyn
 from nsdyn import problems
 from nsdyn.multibody.chain_dynamics import accelerations
-from nsdyn.studies.lib.bench.measure import Line, fastest, line
+from nsdyn.studies.lib.bench.measure import Line, cores, fastest, line
 from nsdyn.studies.lib.bench.runs import RK4, step_seconds
 
 LINKS = (6, 7)
@@ -22,6 +25,8 @@ STEP = 1e-3
 STEPS = 20_000
 CALLS = 2000
 AGREE = 1e-9  # relative
+BATCH, BATCH_STEPS = 64, 1000
+ALONE, TOGETHER = 1.5, 1.0  # at most so many steps of MuJoCo
 
 
 def peers(repeats: int) -> dict:
@@ -33,8 +38,8 @@ def peers(repeats: int) -> dict:
         problem = problems.serial_chain(
             n, LENGTH, MASS, RADIUS, TWIST, G, offset=None, v0=rates, t_end=STEP * STEPS
         )
-        step, _ = step_seconds(problem, RK4, STEPS, repeats)
-        lines.append(line(f"chain of {n} links: nsdyn, RK4 step [us]", 1e6 * step))
+        step = 1e6 * step_seconds(problem, RK4, STEPS, repeats)[0]
+        lines.append(line(f"chain of {n} links: nsdyn, RK4 step [us]", step))
         a = _accelerations(problem, rates)
         for name, package, build in (
             ("MuJoCo, RK4 step", "mujoco", _mujoco),
@@ -46,11 +51,39 @@ def peers(repeats: int) -> dict:
             differences[f"{package} {n}"] = float(np.max(np.abs(found - a)) / np.max(np.abs(a)))
             us = 1e6 * fastest(run, repeats) / count
             lines.append(line(f"chain of {n} links: {name} [us]", us))
+            if package == "mujoco" and n == LINKS[-1]:
+                lines += _beside(problem, step, us, repeats)
+    return {"peers": {"lines": lines, "differences": differences} | _note(differences)}
+
+
+def _beside(problem: Any, step: float, mujoco: float, repeats: int) -> list[Line]:
+    """A step alone and one in a batch, over a step of MuJoCo."""
+    n = len(problem.v0)
+    batch = 1e6 * _batch_seconds(problem, repeats)
+    title = f"chain of {n} links, {BATCH} trajectories on one core"
+    over = "RK4 step over that of MuJoCo"
+    return [
+        line(f"chain of {n} links: {over}", step / mujoco, ALONE),
+        line(f"{title}: nsdyn, RK4 step [us]", batch),
+        line(f"{title}: {over}", batch / mujoco, TOGETHER),
+    ]
+
+
+def _batch_seconds(problem: Any, repeats: int) -> float:
+    """The time of one step of one trajectory in a batch."""
+    v0 = np.asarray(problem.v0) * np.linspace(0.5, 1.0, BATCH)[:, None]
+    options = {"step": STEP, "t_end": STEP * BATCH_STEPS, "save_every": BATCH_STEPS}
+    run = partial(nsdyn.sweep, problem, RK4, v0=v0, **options)
+    with cores(1):
+        run()  # compiles
+        return fastest(run, repeats) / (BATCH * BATCH_STEPS)
+
+
+def _note(differences: dict[str, float]) -> dict[str, str]:
     missing = [name for name in ("mujoco", "pinocchio") if find_spec(name) is None]
     notes = [f"no comparison with {name}: not installed (extra `peers`)" for name in missing]
     notes += [f"{k}: accelerations differ by {d:.1e}" for k, d in differences.items() if d > AGREE]
-    note = {"note": "; ".join(notes)} if notes else {}
-    return {"peers": {"lines": lines, "differences": differences, **note}}
+    return {"note": "; ".join(notes)} if notes else {}
 
 
 def _accelerations(problem: Any, rates: np.ndarray) -> np.ndarray:

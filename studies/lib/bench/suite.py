@@ -6,7 +6,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nsdyn.studies.lib.bench import batches, chain_cost, peers, precision, runs, start
+from nsdyn.studies.lib.bench import (
+    batches,
+    chain_cost,
+    peers,
+    precision,
+    runs,
+    start,
+    tree_cost,
+)
 from nsdyn.studies.lib.bench.measure import machine
 from nsdyn.studies.lib.bench.yardstick import Ratio
 
@@ -27,7 +35,8 @@ def stages(quick: bool = False) -> dict[str, Callable[[], dict[str, Any]]]:
         "other programs": partial(peers.peers, repeats),
     }
     if not quick:
-        found |= {"large batches": batches.large, "memory": start.memory, "chains": _chains}
+        found |= {"large batches": batches.large, "memory": start.memory}
+        found |= {"chains": _chains, "trees": tree_cost.trees}
     return found
 
 
