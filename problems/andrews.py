@@ -90,9 +90,9 @@ REFERENCE = nsdyn.Reference(
     agrees=(
         nsdyn.Agreement("EventDriven(RK4())", 1000, 1e-08),
         nsdyn.Agreement("EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))", 50, 1e-09),
-        nsdyn.Agreement("NSGA()", 16000, 1e-06),
-        nsdyn.Agreement("GeneralizedAlpha(index=2)", 16000, 1e-06),
-        nsdyn.Agreement("GeneralizedAlpha(index=3)", 16000, 1e-06),
+        nsdyn.Agreement("NSGA()", 160000, 1e-8),
+        nsdyn.Agreement("GeneralizedAlpha(index=2)", 160000, 1e-8),
+        nsdyn.Agreement("GeneralizedAlpha(index=3)", 160000, 1e-8),
     ),
 )
 

@@ -42,9 +42,9 @@ REFERENCE = nsdyn.Reference(
     agrees=(
         nsdyn.Agreement("EventDriven(RK4())", 16000, 1e-08),
         nsdyn.Agreement("EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))", 50, 1e-09),
-        nsdyn.Agreement("NSGA()", 16000, 0.001),
-        nsdyn.Agreement("GeneralizedAlpha(index=2)", 16000, 0.001),
-        nsdyn.Agreement("GeneralizedAlpha(index=3)", 16000, 0.001),
+        nsdyn.Agreement("NSGA()", 5000000, 1e-8),
+        nsdyn.Agreement("GeneralizedAlpha(index=2)", 5000000, 1e-8),
+        nsdyn.Agreement("GeneralizedAlpha(index=3)", 5000000, 1e-8),
     ),
 )
 

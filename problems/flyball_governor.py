@@ -46,8 +46,8 @@ REFERENCE = nsdyn.Reference(
     agrees=(
         nsdyn.Agreement("EventDriven(RK4())", 50000, 1e-09),
         nsdyn.Agreement("EventDriven(RadauIIA(rtol=1e-9, atol=1e-11))", 50, 1e-09),
-        nsdyn.Agreement("NSGA()", 16000, 2e-05),
-        nsdyn.Agreement("GeneralizedAlpha(index=2)", 16000, 2e-05),
+        nsdyn.Agreement("NSGA()", 800000, 1e-8),
+        nsdyn.Agreement("GeneralizedAlpha(index=2)", 800000, 1e-8),
     ),
 )
 

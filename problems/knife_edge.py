@@ -43,9 +43,9 @@ REFERENCE = nsdyn.Reference(
     agrees=(
         nsdyn.Agreement("EventDriven(RK4())", 1000, 1e-10),
         nsdyn.Agreement("EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))", 50, 1e-11),
-        nsdyn.Agreement("NSGA()", 4000, 1e-06),
-        nsdyn.Agreement("GeneralizedAlpha(index=2)", 4000, 1e-06),
-        nsdyn.Agreement("GeneralizedAlpha(index=3)", 4000, 1e-06),
+        nsdyn.Agreement("NSGA()", 128000, 1e-9),
+        nsdyn.Agreement("GeneralizedAlpha(index=2)", 128000, 1e-9),
+        nsdyn.Agreement("GeneralizedAlpha(index=3)", 128000, 1e-9),
     ),
 )
 

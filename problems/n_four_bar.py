@@ -53,8 +53,8 @@ REFERENCE = nsdyn.Reference(
     agrees=(
         nsdyn.Agreement("EventDriven(RK4())", 4000, 1e-6),
         nsdyn.Agreement("EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))", 50, 1e-8),
-        nsdyn.Agreement("NSGA()", 16000, 1e-4),
-        nsdyn.Agreement("GeneralizedAlpha(index=2)", 16000, 1e-4),
+        nsdyn.Agreement("NSGA()", 100000, 1e-6),
+        nsdyn.Agreement("GeneralizedAlpha(index=2)", 100000, 1e-6),
     ),
 )
 

@@ -86,8 +86,8 @@ REFERENCE = nsdyn.Reference(
     agrees=(
         nsdyn.Agreement("EventDriven(RK4())", 16000, 0.0002),
         nsdyn.Agreement("EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))", 50, 0.0002),
-        nsdyn.Agreement("NSGA()", 64000, 0.01),
-        nsdyn.Agreement("GeneralizedAlpha(index=2)", 64000, 0.01),
+        nsdyn.Agreement("NSGA()", 300000, 2e-4),
+        nsdyn.Agreement("GeneralizedAlpha(index=2)", 300000, 2e-4),
     ),
 )
 

@@ -1,5 +1,5 @@
-"""Models in installed packages (extra `robots`) and in checkouts. Only their files are read, nothing
-is imported."""
+"""Models in installed packages (extra `robots`) and in checkouts. Only their files are read,
+nothing is imported."""
 
 import os
 from importlib import metadata

@@ -178,14 +178,14 @@ def test_paths_of_a_chain_agree():
     )(q, v)
     for name, value in found.items():
         np.testing.assert_allclose(value, found[name.split("_")[0]], rtol=1e-11)
-    assert chain_cost.timed(chain_cost.PATHS["forward"], chain, n, 0.0) > 0
+    assert chain_cost.timed(chain_cost.PATHS["forward"], chain, n, 1) > 0
 
 
 def test_trees_that_branch():
     """Times of a few bodies make the lines of the table; every body but the leaves carries two."""
     tree = tree_cost.tree_of(7)
     assert tree.parents == (-1, 0, 0, 1, 1, 2, 2)
-    found = tree_cost.trees((16, 32), 0.0)["trees"]
+    found = tree_cost.trees((16, 32), 1)["trees"]
     assert [row.get("target") for row in found["lines"]] == ["<= 1.15", None]
     assert min(found["forward"]) > 0
 

@@ -42,12 +42,14 @@ def test_runs_agree_with_the_reference(name, row):
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_references_are_complete(name):
-    """Event-driven RK4 and NSGA agree; RK4, and error control, to the tolerance."""
+    """Event-driven RK4, error control and NSGA agree to the tolerance; NSGA only nearly where there
+    are impacts, which it meets with first order."""
     known, problem = problems.reference(name), problems.get(name)
     assert (len(known.q), len(known.v)) == (len(problem.q0), len(problem.v0))
     assert {"EventDriven(RK4())", "NSGA()"} <= {row.integrator for row in known.agrees}
-    careful = [row.error for row in known.agrees if "EventDriven" in row.integrator]
-    assert len(careful) == 2 and max(careful) <= known.tolerance
+    careful = [row for row in known.agrees if "EventDriven" in row.integrator or not known.law]
+    assert sum("EventDriven" in row.integrator for row in careful) == 2
+    assert max(row.error for row in careful) <= known.tolerance
     assert problems.about(name).source and problems.about(name).tags
 
 

@@ -12,7 +12,6 @@ is b in the least-squares line
 over N = 16 ... 1024; the dense path loses from the first N beyond which it is always slower.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,14 +33,14 @@ from nsdyn.multibody.chain_impulse import restitution
 from nsdyn.numerics import small
 from nsdyn.problems.serial_chain import links as chain_of
 from nsdyn.studies.lib import archive, style
-from nsdyn.studies.lib.bench.measure import Line, line
+from nsdyn.studies.lib.bench.measure import Line, fastest, line
 
 NAME = "chain_cost"
 SIZES = (2, 3, 4, 5, 6, 8, 12, 16, 32, 64, 128, 256, 512, 1024)
 FITTED = 16  # smallest number of links in the fit (1)
 STEEPEST = 1.15
 WORK = 2048  # links in a loop: short chains are evaluated more often
-SECONDS, LOOPS = 0.4, 5  # at least, for each size and path
+REPEATS = 4  # of measurements of 0.1 s, for each size and path
 E = 0.5
 POINT, NORMAL = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 
@@ -99,15 +98,15 @@ PANELS = (("forward", "forward_dense"), ("impulse", "impulse_law", "impulse_dens
 # Computing
 
 
-def measure(sizes: Sequence[int] = SIZES, seconds: float = SECONDS) -> dict[str, list]:
+def measure(sizes: Sequence[int] = SIZES, repeats: int = REPEATS) -> dict[str, list]:
     """Seconds of one evaluation for each path and size."""
     chains = [chain_of(n, length=1.0, mass=1.0, radius=0.05, twist=0.5, g=9.81) for n in sizes]
-    times = {name: [timed(path, x, x.n, seconds) for x in chains] for name, path in PATHS.items()}
+    times = {name: [timed(path, x, x.n, repeats) for x in chains] for name, path in PATHS.items()}
     return {"links": list(sizes), **times}
 
 
-def timed(path: Callable, bodies: Any, n: int, seconds: float) -> float:
-    """The shortest time of one evaluation; a compiled loop is repeated for at least `seconds`.
+def timed(path: Callable, bodies: Any, n: int, repeats: int) -> float:
+    """The shortest time of one evaluation in a compiled loop.
 
     path: path(bodies, q, v) -> a vector like v, with n entries.
     """
@@ -123,13 +122,9 @@ def timed(path: Callable, bodies: Any, n: int, seconds: float) -> float:
 
         return jax.lax.scan(once, state, None, length=count)[0]
 
-    jax.block_until_ready(loop(bodies, start))  # compiles
-    took: list[float] = []
-    while len(took) < LOOPS or sum(took) < seconds:
-        began = time.perf_counter()
-        jax.block_until_ready(loop(bodies, start))
-        took.append(time.perf_counter() - began)
-    return min(took) / count
+    run = lambda: jax.block_until_ready(loop(bodies, start))
+    run()  # compiles
+    return fastest(run, repeats) / count
 
 
 def store(folder: str | Path, found: dict[str, list], settings: dict[str, Any]) -> Path:

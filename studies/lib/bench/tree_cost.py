@@ -6,7 +6,7 @@ import numpy as np
 
 from nsdyn.multibody.tree import Tree
 from nsdyn.multibody.tree_dynamics import accelerations
-from nsdyn.studies.lib.bench.chain_cost import SECONDS, STEEPEST, slope, timed
+from nsdyn.studies.lib.bench.chain_cost import REPEATS, STEEPEST, slope, timed
 from nsdyn.studies.lib.bench.measure import Line, line
 
 SIZES = (16, 32, 64, 128, 256, 512)
@@ -28,9 +28,9 @@ def tree_of(n: int) -> Tree:
     )
 
 
-def trees(sizes: tuple[int, ...] = SIZES, seconds: float = SECONDS) -> dict:
+def trees(sizes: tuple[int, ...] = SIZES, repeats: int = REPEATS) -> dict:
     """Forward dynamics of trees that branch."""
-    times = [timed(accelerations, tree_of(n), n, seconds) for n in sizes]
+    times = [timed(accelerations, tree_of(n), n, repeats) for n in sizes]
     title = "tree that branches, forward dynamics"
     lines: list[Line] = [
         line(f"{title}, {sizes[0]} to {sizes[-1]} bodies: slope", slope(sizes, times), STEEPEST),
