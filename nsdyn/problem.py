@@ -83,6 +83,12 @@ class Problem(eqx.Module):
         self.constraint = _parts(constraint)
         self.q0 = _vector("q0", q0)
         self.v0 = _vector("v0", v0)
+        if system.kinematics is None and self.q0.shape != self.v0.shape:
+            raise ProblemError(
+                "Problem(q0=..., v0=...): expected the same size, since q' = v, found "
+                f"{len(self.q0)} and {len(self.v0)} entries; for quasi-velocities give "
+                "System(kinematics=...)"
+            )
         self.t0 = _time("t0", t0)
         self.t_end = _time("t_end", t_end)
         if not self.t_end > self.t0:

@@ -273,7 +273,8 @@ def test_overrides_have_the_shapes_of_the_problem():
 
 
 def test_q0_and_v0_have_one_size_without_kinematics():
-    refused(particle(q0=[0.0, 0.0, 0.0]), "q0, v0", "3 and 2", "System(kinematics=...)")
+    with pytest.raises(ProblemError, match=r"q0=.*v0=.*3 and 2.*System\(kinematics=\.\.\.\)"):
+        particle(q0=[0.0, 0.0, 0.0])
 
 
 def test_params_are_numbers():

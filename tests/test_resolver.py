@@ -243,6 +243,10 @@ def test_without_packages_a_file_is_suggested(write):
             "import nsdyn\ndef crank():\n    return nsdyn.Problem('a', None)\n",
             "bad.py, line 3: Problem(system=...)",
         ),
+        (
+            STONE.replace("falling(", "crank(").replace("v0=[0.0]", "v0=[0.0, 1.0]"),
+            "bad.py, line 16: Problem(q0=..., v0=...): expected the same size",
+        ),
         (STONE.replace("mass(q, p)", "mass(q)"), "bad.py, line 12: System(mass=...)"),
         (STONE.replace("mass(q, p)", "mass(q)"), "mass (bad.py, line 6) with the signature (q)"),
     ],
@@ -282,6 +286,7 @@ def test_a_fault_inside_a_function_of_the_model(write, broken, expected):
 def test_files_that_are_not_there_or_have_odd_names(write):
     with pytest.raises(FileError, match=r"nowhere\.py: expected a Python file, found none"):
         problems.get("nowhere.py:crank")
+    assert call("run", "nowhere.py:crank").stderr.startswith("nsdyn: nowhere.py: expected")
     write("v1.2.py", STONE)
     with pytest.raises(FileError, match="without further dots"):
         problems.get("v1.2.py")

@@ -26,7 +26,7 @@ from nsdyn.cli.console import (
     show_table,
 )
 from nsdyn.cli.parse import parse_ranges, parse_settings, parse_steps, sweep_arguments
-from nsdyn.errors import FileError, ProblemError, SimulationError
+from nsdyn.errors import FileError, NsdynError, ProblemError, SimulationError
 from nsdyn.studies.lib import written
 
 if TYPE_CHECKING:  # slow to import
@@ -533,7 +533,7 @@ def _problem(name: str, settings: Iterable[str]) -> "nsdyn.Problem":
 
     try:
         return problems.get(name, **parse_settings(settings))
-    except ProblemError:
+    except NsdynError:
         raise
     except (TypeError, ValueError) as error:
         raise ProblemError(f"problem {name} with {', '.join(settings)}: {error}") from error
