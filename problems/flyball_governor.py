@@ -48,6 +48,7 @@ REFERENCE = nsdyn.Reference(
         nsdyn.Agreement("EventDriven(RadauIIA(rtol=1e-9, atol=1e-11))", 50, 1e-09),
         nsdyn.Agreement("NSGA()", 800000, 1e-8),
         nsdyn.Agreement("GeneralizedAlpha(index=2)", 800000, 1e-8),
+        nsdyn.Agreement("GeneralizedAlpha(index=3)", 800000, 1e-8),
     ),
 )
 

@@ -88,6 +88,7 @@ REFERENCE = nsdyn.Reference(
         nsdyn.Agreement("EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))", 50, 0.0002),
         nsdyn.Agreement("NSGA()", 300000, 2e-4),
         nsdyn.Agreement("GeneralizedAlpha(index=2)", 300000, 2e-4),
+        nsdyn.Agreement("GeneralizedAlpha(index=3)", 300000, 2e-4),
     ),
 )
 

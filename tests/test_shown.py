@@ -180,10 +180,11 @@ def test_bodies_are_drawn_to_their_closures():
     pin = four.connect("coupler", "world", (2.0, 0.0))
     problem = four.problem("loop", pin, q0={"crank": 0.4, "coupler": -0.4})
     assert problem.coordinates == ("crank [rad]", "coupler [rad]")
-    crank, coupler = problem.shape(problem.q0, problem.params)
+    crank, coupler, *frame = problem.shape(problem.q0, problem.params)
     elbow = [np.cos(0.4), np.sin(0.4)]
     np.testing.assert_allclose(crank, [[0.0, 0.0], elbow], atol=1e-12)
     np.testing.assert_allclose(coupler, [elbow, np.add(elbow, [2.0, 0.0])], atol=1e-12)
+    np.testing.assert_allclose(frame, [[[1.5, 0.0], [0.0, 0.0]], [[1.5, 0.0], [3.0, 0.0]]])
     box = Bodies()
     box.free("box", mass=1.0, inertia=1.0, com=(0.0, 0.0, 0.2))
     names = box.problem("box").coordinates

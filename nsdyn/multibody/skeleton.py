@@ -19,6 +19,7 @@ PARTS = {
     "ball": (".w", ".i", ".j", ".k"),
     "free": (".x", ".y", ".z", ".w", ".i", ".j", ".k"),
 }
+TURNING = ("hinge", "ball")  # joints whose point stays where it is in the parent
 UNITS = {"hinge": "rad", "slide": "m", ".x": "m", ".y": "m", ".z": "m", ".angle": "rad"}
 
 
@@ -54,7 +55,8 @@ def _plain(name: str) -> str:
 
 class TreeShape(eqx.Module):
     """A tree drawn body by body: from its joint to the joints of its children and to the points at
-    which it is held; one that has neither, to its centre of mass.
+    which it is held; one that has neither, to its centre of mass. The frame, or the trunk that
+    stands still, is drawn from its middle to all points of the world at which something is held.
 
     held: (body, closure, side) for each frame in params["closures"] that belongs to a body.
     planar: whether only x and y are drawn.
@@ -74,12 +76,22 @@ class TreeShape(eqx.Module):
         for body, name, side in self.held:
             if body != WORLD:
                 ends[body].append((pose[body] @ p["closures"][name][side])[:3, 3])
+        fixed = self._fixed(tree, place, p)
         com = tree.moment / jnp.where(tree.mass > 0, tree.mass, 1.0)[:, None]
         lines = []
         for i, reached in ends.items():
             middle = place[i] + pose[i, :3, :3] @ com[i]
             lines += [jnp.stack([place[i], end]) for end in reached or [middle]]
+        if len(fixed) > 1:
+            lines += [jnp.stack([sum(fixed) / len(fixed), point]) for point in fixed]
         return tuple(line[:, : 2 if self.planar else 3] for line in lines)
+
+    def _fixed(self, tree: Tree, place: Array, p: Params) -> list[Array]:
+        """The points of the world about which bodies turn, and at which closures hold them."""
+        joints = enumerate(zip(tree.parents, tree.kinds, strict=True))
+        turning = [i for i, (parent, kind) in joints if parent == WORLD and kind in TURNING]
+        held = [p["closures"][name][side][:3, 3] for i, name, side in self.held if i == WORLD]
+        return [*(place[i] for i in turning), *held]
 
 
 def _poses(tree: Tree, q: Configuration) -> Float[Array, "N 4 4"]:

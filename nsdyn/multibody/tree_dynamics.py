@@ -84,17 +84,13 @@ def spatial(tree: Tree, q: Configuration) -> Spatial:
     return Spatial(X, tree.inertia, moved.S)
 
 
-# One loop over the bodies, from the world outwards or from the leaves inwards. Where all of them
-# hang on the world, as bodies that only closures hold together do, none waits for another: without
-# loops, which the compiler takes long for, there is much less to compile.
+# One loop over the bodies, from the world outwards or from the leaves inwards.
 
 
 def _outwards(step: Callable, world: Array, parents: np.ndarray, xs: Any) -> Any:
     """step(value of the parent, x) gives the value of a body and its result; returns the
     results."""
     n = len(parents)
-    if _apart(parents):
-        return jax.vmap(lambda x: step(world, x)[1])(xs)
 
     def one(found: Array, link: tuple) -> tuple[Array, Any]:
         i, parent, x = link
@@ -110,9 +106,6 @@ def _inwards(step: Callable, shape: tuple, parents: np.ndarray, xs: Any) -> tupl
     """step(sum over the children, x) gives what a body passes to its parent, and its result.
     Returns the sum at the world and the results."""
     n = len(parents)
-    if _apart(parents):
-        passed, results = jax.vmap(lambda x: step(jnp.zeros(shape), x))(xs)
-        return jnp.sum(passed, axis=0), results
 
     def one(sums: Array, link: tuple) -> tuple[Array, Any]:
         i, parent, x = link
@@ -123,11 +116,6 @@ def _inwards(step: Callable, shape: tuple, parents: np.ndarray, xs: Any) -> tupl
     order = (np.arange(n), parents, xs)
     sums, results = jax.lax.scan(one, jnp.zeros((n + 1, *shape)), order, reverse=True)
     return sums[n], results
-
-
-def _apart(parents: np.ndarray) -> bool:
-    """Whether all hang on the world, whose number comes after all others."""
-    return bool(np.all(parents == len(parents)))
 
 
 def _at(a: Array, i: Array) -> Array:
