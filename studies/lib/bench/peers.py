@@ -72,8 +72,8 @@ def _beside(problem: Any, step: float, mujoco: float, repeats: int) -> list[Line
 def _batch_seconds(problem: Any, repeats: int) -> float:
     """The time of one step of one trajectory in a batch."""
     v0 = np.asarray(problem.v0) * np.linspace(0.5, 1.0, BATCH)[:, None]
-    options = {"step": STEP, "t_end": STEP * BATCH_STEPS, "save_every": BATCH_STEPS}
-    run = partial(nsdyn.sweep, problem, RK4, v0=v0, **options)
+    steps = partial(nsdyn.sweep, problem, RK4, step=STEP, save_every=BATCH_STEPS)
+    run = partial(steps, v0=v0, t_end=STEP * BATCH_STEPS)
     with cores(1):
         run()  # compiles
         return fastest(run, repeats) / (BATCH * BATCH_STEPS)

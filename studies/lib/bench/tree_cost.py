@@ -18,7 +18,7 @@ def tree_of(n: int) -> Tree:
     number = np.arange(n)
     across = (3 * RADIUS**2 + LENGTH**2) / 12
     return Tree(
-        parents=(number - 1) // 2,
+        parents=[(i - 1) // 2 for i in range(n)],
         kinds=("hinge",) * n,
         place=np.where(number[:, None] > 0, [LENGTH, 0.0, 0.0], 0.0),
         axis=np.where(number[:, None] % 2 > 0, [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]),
