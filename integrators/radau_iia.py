@@ -268,7 +268,7 @@ def _columns(function: Callable, q: Array, v: Array) -> tuple[Array, Array]:
     would run a little faster, but are twice as much code to compile."""
     nq = len(q)
     along = lambda d: jax.jvp(function, (q, v), (d[:nq], d[nq:]))[1]
-    columns = jax.lax.map(along, jnp.eye(nq + len(v))).T
+    columns = jax.vmap(along, out_axes=-1)(jnp.eye(nq + len(v)))
     return columns[:, :nq], columns[:, nq:]
 
 
