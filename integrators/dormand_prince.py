@@ -14,8 +14,8 @@ x_i/scale_i,
     order 5:  err = h |sum_i E_i k_i|                                                          (3)
     order 8:  err = h e5^2 / sqrt(e5^2 + e3^2/100),   e5 = |sum E5_i k_i|, e3 = |sum E3_i k_i| (4)
 
-A step with err <= 1 is accepted; the next one has the size of `nsdyn.integrators._error_control`
-(1), with the order of the method for r.
+A step with err <= 1 is accepted; the sizes of steps are chosen by `_error_control`, with the order
+of the method for r.
 
 Between its ends a step is a polynomial of degree 4 or 6, on which guards are looked at: the cubic
 through values and slopes at both ends, and
@@ -43,7 +43,14 @@ from jaxtyping import Array, Float
 
 from nsdyn._types import Number, Params, Scalar
 from nsdyn.errors import ProblemError
-from nsdyn.integrators._error_control import check_settings, moved, next_step, rates, vector
+from nsdyn.integrators._error_control import (
+    check_settings,
+    first_step,
+    moved,
+    next_step,
+    rates,
+    vector,
+)
 from nsdyn.mechanics.formulations import lagrange
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.stepping.integrator import AbstractErrorControlled, ControlledMemory
@@ -121,7 +128,8 @@ class DormandPrince(AbstractErrorControlled):
         slope = lagrange(model, point, p)
         table = _table(self.order, dense=model.k > 0)
         bend = jnp.zeros((len(table.bend), point.q.shape[0] + point.v.shape[0]))
-        return point, ControlledMemory(a=slope.a, lam=slope.lam, bend=bend)
+        h = first_step(self, model, point, slope.a, p, self.order)
+        return point, ControlledMemory(a=slope.a, lam=slope.lam, h_next=h, bend=bend)
 
     def step(
         self,
@@ -155,7 +163,7 @@ class DormandPrince(AbstractErrorControlled):
             a=slope.a,
             lam=slope.lam,
             error=error,
-            h_next=next_step(memory.h_next, h, error, self.order),
+            h_next=next_step(memory, h, error, self.order),
             bend=h * (table.bend @ k),  # (5)
         )
 
