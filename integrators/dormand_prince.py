@@ -14,19 +14,21 @@ x_i/scale_i,
     order 5:  err = h |sum_i E_i k_i|                                                          (3)
     order 8:  err = h e5^2 / sqrt(e5^2 + e3^2/100),   e5 = |sum E5_i k_i|, e3 = |sum E3_i k_i| (4)
 
-A step with err <= 1 is accepted; the next one has the size of `nsdyn.integrators._error_control`
-(1), with the order of the method for r.
+A step with err <= 1 is accepted; the sizes of steps are chosen by `_error_control`, with the order
+of the method for r.
 
-Between its ends a step is a polynomial of degree 4 or 7 (II.6), on which guards are looked at: the
-cubic through values and slopes at both ends, and with three more stages, for order 8, of the kind
-of (1),
+Between its ends a step is a polynomial of degree 4 or 6, on which guards are looked at: the cubic
+through values and slopes at both ends, and
 
-    b = h D k,    for order 5 one term, the coefficient of x^4; for order 8 four               (5)
+    b = h D k,    for order 5 one term, the coefficient of x^4; for order 8 three              (5)
 
-(`nsdyn.stepping.detect` (3)). Where there are no guards none of this is computed.
+(`nsdyn.stepping.detect` (3)), which needs no further stages. For order 8 these are the weights that
+fulfil all conditions up to order 6, for every x, with the smallest error of order 7. (The usual
+dense output of order 7 costs three stages in each step. Events are located on the steps themselves,
+so that their order is that of the method.) Where there are no guards none of this is computed.
 
-The tables are those of scipy. The stages are a loop with one copy of the model in it, since users
-wait mostly for compilation.
+All other tables are those of scipy. The stages are a loop with one copy of the model in it, since
+users wait mostly for compilation.
 """
 
 import functools
@@ -41,26 +43,40 @@ from jaxtyping import Array, Float
 
 from nsdyn._types import Number, Params, Scalar
 from nsdyn.errors import ProblemError
-from nsdyn.integrators._error_control import check_settings, moved, next_step, rates, vector
+from nsdyn.integrators._error_control import (
+    check_settings,
+    first_step,
+    moved,
+    next_step,
+    rates,
+    vector,
+)
 from nsdyn.mechanics.formulations import lagrange
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.stepping.integrator import AbstractErrorControlled, ControlledMemory
 
 ORDERS = (5, 8)
+# D of (5) for order 8: the factors of 1, x and x^2, by stage. The stages 2 to 5 do not occur: they
+# are of lower order.
+BEND_8 = {
+    1: (-3.7445256843367014, 5.452776666895171, -2.3360982307718854),
+    6: (-84.06192525925161, 685.9533807873423, -828.3212023461375),
+    7: (15.312965886146156, 83.66249784803979, -150.35240697823522),
+    8: (62.47189257297766, -714.2355209308635, 914.1208422757808),
+    9: (-31.769051711476543, 162.67463122414665, -178.43164994244754),
+    10: (39.94558258051261, -216.8071081546481, 241.2005902100827),
+    11: (1.0606295555669523, -7.251153688794215, 1.4261129807439819),
+    12: (1.1177653931906377, -3.338392641004914, -0.4172990801237107),
+    13: (-0.33333333332913173, 3.8888888888865005, 3.1111111111087753),
+}
 
 
 class _Table(NamedTuple):
-    """Stage i is at c_i and A_i; the stage `last` is the end of the step, and those after it serve
-    the dense output."""
+    """Stage i is at c_i and A_i; the last one is the end of the step."""
 
     A: np.ndarray
     c: np.ndarray
-    last: int
-    bend: np.ndarray  # (5); no rows if it is not wanted
-
-    @property
-    def stages(self) -> int:
-        return len(self.c)
+    bend: np.ndarray  # D of (5); no rows if it is not wanted
 
 
 @functools.cache
@@ -70,24 +86,20 @@ def _known(order: int) -> Any:
     return integrate.RK45 if order == 5 else integrate.DOP853
 
 
+def _bend_8(stages: int) -> np.ndarray:
+    nothing = (0.0, 0.0, 0.0)
+    return np.array([BEND_8.get(i + 1, nothing) for i in range(stages)]).T
+
+
 @functools.cache
 def _table(order: int, dense: bool) -> _Table:
     known = _known(order)
     last = len(known.B)
-    more = len(known.C_EXTRA) if dense and order == 8 else 0
-    stages = last + 1 + more
-    A = np.zeros((stages, stages))
+    A = np.zeros((last + 1, last + 1))
     A[:last, : known.A.shape[1]] = known.A
     A[last, :last] = known.B
-    c = np.concatenate([known.C, [1.0]])
-    bend = known.P[:, -1:].T if order == 5 else np.zeros((0, stages))
-    if more:
-        A[last + 1 :] = known.A_EXTRA
-        c = np.concatenate([c, known.C_EXTRA])
-        # scipy nests F_3 + x (F_4 + (1 - x) (F_5 + x F_6)), with F = h D k
-        powers = np.array([[1, 0, 0, 0], [0, 1, 1, 0], [0, 0, -1, 1], [0, 0, 0, -1]])
-        bend = powers @ known.D
-    return _Table(A=A, c=c, last=last, bend=bend if dense else np.zeros((0, stages)))
+    bend = known.P[:, -1:].T if order == 5 else _bend_8(last + 1)
+    return _Table(A=A, c=np.append(known.C, 1.0), bend=bend if dense else bend[:0])
 
 
 class DormandPrince(AbstractErrorControlled):
@@ -116,7 +128,8 @@ class DormandPrince(AbstractErrorControlled):
         slope = lagrange(model, point, p)
         table = _table(self.order, dense=model.k > 0)
         bend = jnp.zeros((len(table.bend), point.q.shape[0] + point.v.shape[0]))
-        return point, ControlledMemory(a=slope.a, lam=slope.lam, bend=bend)
+        h = first_step(self, model, point, slope.a, p, self.order)
+        return point, ControlledMemory(a=slope.a, lam=slope.lam, h_next=h, bend=bend)
 
     def step(
         self,
@@ -128,9 +141,9 @@ class DormandPrince(AbstractErrorControlled):
         finish: Callable | None = None,
     ) -> tuple[Point, ControlledMemory]:
         table = _table(self.order, dense=model.k > 0)
-        last = table.last
+        last = len(table.c) - 1
         before = rates(model, point, memory.a, p)
-        k = jnp.zeros((table.stages, len(before))).at[0].set(before)
+        k = jnp.zeros((last + 1, len(before))).at[0].set(before)
         A, c = jnp.asarray(table.A), jnp.asarray(table.c)
         place = lambda i, k: moved(point, h * (A[i] @ k), c[i] * h)
 
@@ -141,26 +154,16 @@ class DormandPrince(AbstractErrorControlled):
         k = jax.lax.fori_loop(1, last, stage, k)
         end = place(last, k)  # (2)
         end = end if finish is None else finish(end)
-
-        def closing(i, carry):
-            """The slope at the end, then the stages for dense output, in one copy of the model."""
-            k, _, _ = carry
-            at = jax.tree.map(lambda x, y: jnp.where(i == last, x, y), end, place(i, k))
-            slope = lagrange(model, at, p)
-            keep = lambda new, old: jnp.where(i == last, new, old)
-            k = k.at[i].set(rates(model, at, slope.a, p))
-            return k, keep(slope.a, carry[1]), keep(slope.lam, carry[2])
-
-        carry = (k, memory.a, memory.lam)
-        k, a, lam = jax.lax.fori_loop(last, table.stages, closing, carry)
+        slope = lagrange(model, end, p)
+        k = k.at[last].set(rates(model, end, slope.a, p))
         size = jnp.maximum(jnp.abs(vector(point)), jnp.abs(vector(end)))
         # The root in it has no derivative where the error is zero, and none is needed.
         error = jax.lax.stop_gradient(self._error(k, h, size))
         return end, ControlledMemory(
-            a=a,
-            lam=lam,
+            a=slope.a,
+            lam=slope.lam,
             error=error,
-            h_next=next_step(memory.h_next, h, error, self.order),
+            h_next=next_step(memory, h, error, self.order),
             bend=h * (table.bend @ k),  # (5)
         )
 

@@ -9,9 +9,13 @@ the rates q'_i). With the motion equations v' = a(q, v, t) in the form of index 
     x_i = a(q_i, v_i, t_0 + c_i h)                                                            (2)
 
 The last stage is the end of the step (the method is stiffly accurate); there `finish` moves the
-point onto the constraints. (2) is solved by Newton's method from the guess x_i = v'_0, with one
-matrix as long as it converges fast, made of the derivatives J_v = da/dv and J_q = da/dq at the
-stages,
+point onto the constraints. (2) is solved by Newton's method from the guess that the stages of the
+step before, of size h_0, lead to: with u the parabola through them, u(c_i) = x_i,
+
+    x_i = u(1 + c_i min(h/h_0, REACH))                                                        (5)
+
+(at the start and after events x_i = v'_0), with one matrix as long as it converges fast, made of
+the derivatives J_v = da/dv and J_q = da/dq at the stages,
 
     W_ij = d_ij I - h A_ij J_v(i) - h^2 (A^2)_ij J_q(i)                                       (3)
 
@@ -46,7 +50,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn._types import Number, Params, Scalar
-from nsdyn.integrators._error_control import check_settings, moved, next_step, rates, vector
+from nsdyn.integrators._error_control import (
+    check_settings,
+    first_step,
+    moved,
+    next_step,
+    rates,
+    vector,
+)
 from nsdyn.mechanics.formulations import lagrange
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import small
@@ -65,11 +76,31 @@ NODES = A.sum(axis=1)
 STAGES = len(NODES)
 GAMMA = 1 / (3 + 3 ** (2 / 3) - 3 ** (1 / 3))
 E = np.array([-13 - 7 * ROOT, -13 + 7 * ROOT, -1.0]) / 3
+# u of (5): its coefficients, from the values at the nodes
+PARABOLA = np.linalg.inv(np.vander(NODES, increasing=True))
+REACH = 2.0
 POWER = 4  # of h, with which the estimate (4) falls
 ITERATIONS = 12
 NEGLIGIBLE = 0.01  # of the error that is allowed: a change of Newton's method that does no harm
 SLOW = 0.2  # the factor from one change to the next beyond which W is made anew
 SMALLEST = 1e-12  # of the distance of the samples: if this step does not converge none will
+
+
+class RadauMemory(ControlledMemory):
+    """The memory of a step, with its stages, from which the next step is guessed.
+
+    stages: x_i of (2). h: the size of the step; infinite if there was none.
+    """
+
+    stages: Float[Array, "stages size"] = eqx.field(default_factory=lambda: jnp.zeros((STAGES, 0)))
+    h: Float[Array, ""] = eqx.field(default_factory=lambda: jnp.full((), jnp.inf))
+
+    def guess(self, h: Number) -> Float[Array, "stages size"]:
+        """(5) for the next step."""
+        reach = jnp.clip(h / self.h, 0.0, REACH)
+        places = 1.0 + reach * jnp.asarray(NODES)
+        powers = jnp.stack([jnp.ones(STAGES), places, places**2], axis=1)
+        return powers @ (jnp.asarray(PARABOLA) @ self.stages)
 
 
 class Jacobians(NamedTuple):
@@ -163,22 +194,27 @@ class RadauIIA(AbstractErrorControlled):
     def __check_init__(self) -> None:
         check_settings("RadauIIA", self)
 
-    def init(self, model: Model, point: Point, p: Params) -> tuple[Point, ControlledMemory]:
+    def init(self, model: Model, point: Point, p: Params) -> tuple[Point, RadauMemory]:
         slope = lagrange(model, point, p)
-        bend = jnp.zeros((min(model.k, 1), point.q.shape[0] + point.v.shape[0]))
-        return point, ControlledMemory(a=slope.a, lam=slope.lam, bend=bend, effort=Effort.none())
+        return point, RadauMemory(
+            a=slope.a,
+            lam=slope.lam,
+            h_next=first_step(self, model, point, slope.a, p, POWER),
+            bend=jnp.zeros((min(model.k, 1), point.q.shape[0] + point.v.shape[0])),
+            effort=Effort.none(),
+            stages=jnp.tile(_unknowns(model, point, slope.a, p), (STAGES, 1)),
+        )
 
     def step(
         self,
         model: Model,
         point: Point,
-        memory: ControlledMemory,
+        memory: RadauMemory,
         h: Number,
         p: Params,
         finish: Callable | None = None,
-    ) -> tuple[Point, ControlledMemory]:
-        guess = jnp.tile(_unknowns(model, point, memory.a, p), (STAGES, 1))
-        x, jacobians, effort = self._solved(model, point, guess, h, p)
+    ) -> tuple[Point, RadauMemory]:
+        x, jacobians, effort = self._solved(model, point, memory.guess(h), h, p)
         z = _increments(model, point, x, h)
         end = moved(point, z[-1], h)
         end = end if finish is None else finish(end)
@@ -190,13 +226,15 @@ class RadauIIA(AbstractErrorControlled):
         # Without convergence a smaller step is tried, as long as that may help.
         hopeless = effort.failed & (jnp.abs(h) <= SMALLEST * model.step)
         inner = rates(model, moved(point, z[0], NODES[0] * h), x[0, -len(point.v) :], p)
-        return end, ControlledMemory(
+        return end, RadauMemory(
             a=slope.a,
             lam=slope.lam,
             error=error,
-            h_next=next_step(memory.h_next, h, error, POWER),
+            h_next=next_step(memory, h, error, POWER),
             bend=_bend(z[-1], h * first, h * inner, h * last)[: model.k],
             effort=eqx.tree_at(lambda x: x.failed, effort, hopeless),
+            stages=_constant(x),
+            h=jnp.asarray(h),
         )
 
     def _solved(

@@ -41,21 +41,22 @@ class Pieces(NamedTuple):
 
     @staticmethod
     def of(solution: Solution) -> "Pieces":
-        good = np.all(np.isfinite(solution.v), axis=1)
-        events = solution.events
-        t = np.concatenate([events.t, solution.t[good]])
-        order = np.argsort(t, kind="stable")  # an event before a sample at the same time
-        sorted_ = lambda *x: np.concatenate(x)[order]
-        q = sorted_(events.q, solution.q[good])
-        arriving = sorted_(events.v_before, solution.v[good])
-        leaving = sorted_(events.v_after, solution.v[good])
-        h = np.diff(t[order])
+        events, n = solution.events, solution.q.shape[1]
+        samples = (solution.t[:, None], solution.q, solution.v, solution.v)
+        places = (events.t[:, None], events.q, events.v_before, events.v_after)
+        table = np.concatenate([np.concatenate(places, axis=1), np.concatenate(samples, axis=1)])
+        table = table[np.isfinite(table).all(axis=1)]
+        # An event before a sample at the same time.
+        table = table[table[:, 0].argsort(kind="stable")]
+        h = table[1:, 0] - table[:-1, 0]
         real = h > NOTHING * solution.step
+        h, start, end = h[real], table[:-1][real], table[1:][real]
+        middle = n + 1 + solution.v.shape[1]  # behind the velocities before an event
         return Pieces(
-            h=h[real, None],
-            whole=h[real] >= WHOLE * solution.step,
-            q=(q[:-1][real], q[1:][real]),
-            v=(leaving[:-1][real], arriving[1:][real]),
+            h=h[:, None],
+            whole=h >= WHOLE * solution.step,
+            q=(start[:, 1 : n + 1], end[:, 1 : n + 1]),
+            v=(start[:, middle:], end[:, n + 1 : middle]),
         )
 
 
@@ -77,8 +78,9 @@ def trapezoid_ratio(pieces: Pieces) -> np.ndarray:
 
 def _ratio(x: np.ndarray, size: np.ndarray) -> np.ndarray:
     """The root mean square of x over that of `size`, for each column."""
-    above, below = np.sum(x**2, axis=0), np.sum(size**2, axis=0)
-    return np.sqrt(above / np.where(below > 0, below, np.inf))
+    above, below = (x * x).sum(axis=0), (size * size).sum(axis=0)
+    below[below == 0] = np.inf
+    return np.sqrt(above / below)
 
 
 def warn_if_coarse(solution: Solution, rates_are_velocities: bool) -> None:
@@ -86,9 +88,9 @@ def warn_if_coarse(solution: Solution, rates_are_velocities: bool) -> None:
     if solution.save_every != 1:
         return
     pieces = Pieces.of(solution)
-    found = np.max(change_ratio(pieces), initial=0.0) > JUMPY
+    found = (change_ratio(pieces) > JUMPY).any()
     if rates_are_velocities:
-        found |= np.max(trapezoid_ratio(pieces), initial=0.0) > BENT
+        found |= (trapezoid_ratio(pieces) > BENT).any()
     if found:
         warn(
             f"{solution.problem}: step = {solution.step:g} is too long to follow the motion, and "

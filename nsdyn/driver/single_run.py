@@ -75,10 +75,10 @@ def simulate(
     `step`, `t_end`, `save_every`, `save_at` or `max_events`, compile nothing anew.
     """
     warn_if_untuned()
-    settings = (integrator, law, tolerances)
+    settings, start = (integrator, law, tolerances), (params, q0, v0)
     known = again.find(problem, *settings) if save_at is None else None
     if known is not None:
-        found = known.run(step, (params, q0, v0), t_end, save_every, max_events, check)
+        found = known.run(step, start, t_end, save_every, max_events, check)
         if found is not None:
             return _looked_at(known, params, found) if check else found
     run = setup(
@@ -92,23 +92,30 @@ def simulate(
         max_events=max_events,
         tolerances=tolerances,
     )
-    refuse_tracers("simulate", problem, run, params, q0, v0)
-    values = plain_values(problem, params, q0, v0)
-    started = problem
-    if check:
-        started = eqx.tree_at(
-            lambda x: (x.params, x.q0, x.v0), problem, values[:3], is_leaf=lambda x: x is None
-        )
-        _check_once(started)
-    solution = raise_if_failed(advised(problem, run, values, computed(problem, run, values)))
+    refuse_tracers("simulate", problem, run, *start)
+    values = plain_values(problem, *start)
+    solution = _checked_run(problem, run, values) if check else _finished(problem, run, values)
     if solution.backend == "native" and save_at is None:
         known = again.remember(problem, run, values, *settings) if known is None else known
         if check:
-            known.remember_sound(params, q0, v0)
-    if check:
-        _look_at_events(started, solution)
-        if again.may_be_coarse(problem, run.integrator):
-            warn_if_coarse(solution, problem.system.kinematics is None)
+            known.remember_sound(*start)
+    return solution
+
+
+def _finished(problem: Problem, run: Setup, values: Values) -> Solution:
+    """The solution of a run that reached its end; else SimulationError."""
+    return raise_if_failed(advised(problem, run, values, computed(problem, run, values)))
+
+
+def _checked_run(problem: Problem, run: Setup, values: Values) -> Solution:
+    """The same between a check of its start and a look at its events and steps."""
+    places = lambda x: (x.params, x.q0, x.v0)
+    started = eqx.tree_at(places, problem, values[:3], is_leaf=lambda x: x is None)
+    _check_once(started)
+    solution = _finished(problem, run, values)
+    _look_at_events(started, solution)
+    if again.may_be_coarse(problem, run.integrator):
+        warn_if_coarse(solution, problem.system.kinematics is None)
     return solution
 
 

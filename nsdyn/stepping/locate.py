@@ -19,6 +19,16 @@ after the first few, the next theta is the middle
 
     theta <- (theta_+ + theta_-)/2                                                             (5)
 
+The steps of a method with error control are long and their dense output is accurate. There the
+guess is a zero of the dense output itself, enclosed by a and b, by the Illinois method
+
+    x = b - g(b) (b - a)/(g(b) - g(a)),    with g(a) halved where a stays                      (6)
+
+which needs no steps; then one step leads so near to the zero that its distance, dt, is covered
+along the motion, with an error of dt^2:
+
+    y + y' dt,    dt = -g_i/g_i',    |dt| <= 1e-8 h                                            (7)
+
 A state x is known up to round-off only, and so is a guard: up to d_i = u |dg_i/dx| |x|
 (`nsdyn.stepping.guard_rates.noise`). If g_i falls slowly, as at a soft touch with a small step,
 this is far more than 1e-10 of a step in time. theta is therefore a root if
@@ -40,7 +50,7 @@ from jaxtyping import Array, Bool, Float, Int
 from nsdyn._types import Guards, Number, Params, Scalar
 from nsdyn.mechanics.model import Model
 from nsdyn.stepping import guard_rates
-from nsdyn.stepping.detect import SLACK, GuardScan, scan_guards
+from nsdyn.stepping.detect import SLACK, GuardScan, between, scan_guards
 from nsdyn.stepping.integrator import State
 
 INTERVALS = 16
@@ -51,6 +61,8 @@ ACCEPTED = 1e-10
 REACH = 0.25  # Newton's method may move this far from its guess, in units of the step
 BEYOND = 1e-6  # and this far beyond the step itself
 APART = 1e-9  # iterates nearer than this give no reliable slope
+NEAR = 1e-8  # of a step: a distance whose square is round-off
+SECANTS = 30  # of (6) at most
 
 
 class LocatedEvent(eqx.Module):
@@ -108,35 +120,8 @@ def locate(
 
     advance(theta, end, first) is the step map and returns a state. The first call, with `first`
     True, makes the full step; later calls receive its state as `end`. If the full step is `known`,
-    with its guards, the search begins behind it.
+    with its guards, the search begins behind it, from the zero of its dense output.
     """
-    no = jnp.zeros((), bool)
-    empty = LocatedEvent.empty(model.k)
-    immediate = start.own.watched & (start.guard <= 0)
-
-    def begun(c: EventSearch, stop: State, scan: GuardScan) -> EventSearch:
-        """The search after the full step."""
-        at_once = jnp.any(immediate)
-        first = jnp.argmin(scan.first_zero)
-        event = LocatedEvent(
-            theta=jnp.zeros(()),
-            index=jnp.argmax(immediate),
-            fired=immediate,
-            found=at_once,
-            moves=no,
-        )
-        return EventSearch(
-            end=stop,
-            scan=scan,
-            event=event,
-            place=_place(start),
-            theta=jnp.minimum(scan.first_zero[first], 1.0),
-            which=first,
-            before=(jnp.ones(()), stop.guard, jnp.zeros(model.k)),
-            around=(jnp.zeros(()), jnp.where(stop.guard[first] < 0, 1.0, jnp.inf)),
-            tries=c.tries + 1,
-            done=at_once | ~jnp.any(scan.fired),
-        )
 
     def iterate(c: EventSearch) -> EventSearch:
         first = c.tries == 0
@@ -144,13 +129,25 @@ def locate(
         lam_rate = (c.end.memory.lam - start.memory.lam) / h
         memory = stop.memory
         rates = guard_rates.rates(model, stop.point, memory.a, memory.lam, p, lam_rate=lam_rate)
-        nearer = _improved(model, c, stop, h * rates, p)  # (2)
         if known is not None:
-            return nearer
-        whole = begun(c, stop, scan_guards(model, start, stop, h, p, INTERVALS))
+            return _improved(model, *_slid(model, c, stop, rates, h, p), h * rates, p)  # (2)
+        whole = _begun(start, c, stop, scan_guards(model, start, stop, h, p, INTERVALS))
+        nearer = _improved(model, c, stop, h * rates, p)  # (2)
         return jax.tree.map(lambda a, b: jnp.where(first, a, b), whole, nearer)
 
-    search = EventSearch(
+    search = _blank(model, start)
+    if known is not None:
+        search = _begun(start, search, *known)
+        guess = _zero_of_dense_output(model, start, search, h, p)
+        search = search._replace(theta=guess)
+    return jax.lax.while_loop(lambda c: ~c.done & (c.tries <= ITERATIONS), iterate, search)
+
+
+def _blank(model: Model, start: State) -> EventSearch:
+    """The search before the full step."""
+    no = jnp.zeros((), bool)
+    empty = LocatedEvent.empty(model.k)
+    return EventSearch(
         end=start,
         scan=GuardScan(fired=empty.fired, first_zero=jnp.zeros(model.k), fell_back=no),
         event=empty,
@@ -162,8 +159,74 @@ def locate(
         tries=empty.index,
         done=no,
     )
-    search = search if known is None else begun(search, *known)
-    return jax.lax.while_loop(lambda c: ~c.done & (c.tries <= ITERATIONS), iterate, search)
+
+
+def _begun(start: State, c: EventSearch, end: State, scan: GuardScan) -> EventSearch:
+    """The search after the full step."""
+    immediate = start.own.watched & (start.guard <= 0)
+    at_once = jnp.any(immediate)
+    first = jnp.argmin(scan.first_zero)
+    event = LocatedEvent(
+        theta=jnp.zeros(()),
+        index=jnp.argmax(immediate),
+        fired=immediate,
+        found=at_once,
+        moves=jnp.zeros((), bool),
+    )
+    return EventSearch(
+        end=end,
+        scan=scan,
+        event=event,
+        place=_place(start),
+        theta=jnp.minimum(scan.first_zero[first], 1.0),
+        which=first,
+        before=(jnp.ones(()), end.guard, jnp.zeros_like(end.guard)),
+        around=(jnp.zeros(()), jnp.where(end.guard[first] < 0, 1.0, jnp.inf)),
+        tries=c.tries + 1,
+        done=at_once | ~jnp.any(scan.fired),
+    )
+
+
+def _zero_of_dense_output(
+    model: Model, start: State, c: EventSearch, h: Number, p: Params
+) -> Scalar:
+    """The guess of the search improved by (6), where the guard changes its sign in that interval of
+    the scan."""
+    value = lambda x: model.guards(*between(model, start, c.end, h, p, x), p)[c.which]
+    left = jnp.floor(c.theta * INTERVALS) / INTERVALS
+    right = jnp.minimum(left + 1 / INTERVALS, 1.0)
+    ends = jax.vmap(value)(jnp.stack([left, right]))
+    encloses = (ends[0] > 0) & (ends[1] < 0) & ~c.done
+
+    def nearer(c: tuple) -> tuple:
+        a, g_a, b, g_b, _, tries = c
+        x = b - g_b * (b - a) / (g_b - g_a)  # (6)
+        g = value(x)
+        stays = (g > 0) == (g_b > 0)
+        a, g_a = jnp.where(stays, a, b), jnp.where(stays, 0.5 * g_a, g_b)
+        return a, g_a, x, g, jnp.abs(x - b), tries + 1
+
+    going = lambda c: encloses & (c[3] != 0) & (c[4] > NEAR) & (c[5] < SECANTS)
+    begin = (left, ends[0], right, ends[1], jnp.ones(()), jnp.zeros((), int))
+    found = jax.lax.while_loop(going, nearer, begin)
+    return jnp.where(encloses, found[2], c.theta)
+
+
+def _slid(
+    model: Model, c: EventSearch, stop: State, rates: Guards, h: Number, p: Params
+) -> tuple[EventSearch, State]:
+    """The iterate and its state, moved along the motion by (7) if the zero is that near. Not for
+    guards on reactions, whose rates are known roughly."""
+    if model.guards_use_lam:
+        return c, stop
+    g, rate = stop.guard[c.which], rates[c.which]
+    dt = -g / jnp.where(rate < 0, rate, -jnp.inf)
+    dt = jnp.where(jnp.abs(dt) <= NEAR * h, dt, 0.0)
+    point, a = stop.point, stop.memory.a
+    q, v = point.q + dt * model.qdot(point, p), point.v + dt * a  # (7)
+    values = (point.replace(t=point.t + dt, q=q, v=v), stop.guard + dt * rates)
+    moved = eqx.tree_at(lambda x: (x.point, x.guard), stop, values)
+    return c._replace(theta=c.theta + dt / h), moved
 
 
 def _place(state: State) -> tuple:
