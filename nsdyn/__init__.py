@@ -121,12 +121,12 @@ __all__ = [
 ]
 
 
-_PACKAGES = ("integrators", "laws", "problems", "studies", "testing")
+_PACKAGES = ("integrators", "laws", "problems", "samples", "studies", "testing")
 
 
 def __getattr__(name: str) -> Any:
-    """Imported on first use: packages, and names that need scipy, so that a run starts without
-    it."""
+    """Imported on first use: packages, `samples`, and names that need scipy, so that a run starts
+    without it."""
     if name in _PACKAGES:
         return importlib.import_module(f"nsdyn.{name}")
     if name in ("TransitionReport", "transition_report"):

@@ -61,6 +61,7 @@ ROOMS = {
     "checks": CHECKS,
     "driver": CHECKS | {"native", "driver"},
     "multibody": MECHANICS | {"multibody"},
+    "samples": MECHANICS,
 }
 CORE = {*ROOMS, "", "core"}
 MAY_IMPORT = {

@@ -45,10 +45,10 @@ class Events(eqx.Module):
         empty in every run."""
         most = int(np.max(np.asarray(self.count), initial=0))
         cut = (slice(None), slice(most)) if self.is_batch else (slice(most),)
-        return Events(
-            jax.tree.map(lambda x: np.array(np.asarray(x)[cut]), self.records),
-            np.asarray(self.count),
-        )
+        full = np.shape(self.records.t)[-1] == most
+        stays = lambda x: full and isinstance(x, np.memmap)  # a table in a file
+        part = lambda x: np.asarray(x) if stays(x) else np.array(np.asarray(x)[cut])
+        return Events(jax.tree.map(part, self.records), np.asarray(self.count))
 
     def padded(self, capacity: int) -> "Events":
         """The table of a batch with room for so many records of each run, or as it is if it has

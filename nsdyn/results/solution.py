@@ -262,7 +262,8 @@ class Solution(eqx.Module):
 
     def plot(self) -> "matplotlib.figure.Figure":
         """A matplotlib Figure of q, v, lam and energy over time, with events as thin vertical
-        lines; coordinates with different units have axes of their own. Opens no window."""
+        lines; coordinates with different units have axes of their own. Of a batch, a hundred of
+        its runs, without events. Opens no window."""
         from nsdyn.results.plot import figure
 
         return figure(self)
