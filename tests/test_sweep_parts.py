@@ -4,6 +4,8 @@ goes on where it was, and nothing is computed twice."""
 import os
 import re
 import signal
+import subprocess
+import sys
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +20,7 @@ from nsdyn.driver import batch_run, many_runs, sweep_parts
 from nsdyn.driver.processes import Processes, WorkerDied
 from nsdyn.integrators import RK4, EventDriven
 
+ROOT = Path(__file__).resolve().parents[1]
 METHOD = EventDriven(RK4())
 RUNS = 20  # three parts of 8 lanes; with XLA alone, of 16
 
@@ -345,6 +348,77 @@ def test_a_process_that_dies_is_replaced(tmp_path):
         deadly = pool.submit(os._exit, 7)
         with pytest.raises(WorkerDied, match=r"3 processes in a row died.*exit code 7"):
             deadly.result()
+
+
+# Many wheels over a pothole
+
+WHEELS = """
+import os, signal, sys
+import numpy as np
+import nsdyn
+from nsdyn import integrators, problems, samples
+
+wheel = problems.wheel_over_pothole()
+ranges = {"m": (5, 20), "lp": (0.2, 0.4), "v0[0]": (2.5, 4)}
+values = samples.latin_hypercube(wheel, ranges, 10_000, seed=1)
+start = np.asarray(wheel.v0) * values["v0"][:, :1] / wheel.v0[0]  # the wheel rolls
+options = {"step": 5e-3, "save_every": 20, "max_events": 8, **values, "v0": start}
+run = lambda **more: nsdyn.sweep(
+    wheel, integrators.EventDriven(integrators.RK4()), **options, **more
+)
+"""
+FATAL = """
+def end(done, total):
+    if done > total / 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+run(jobs=2, folder=sys.argv[1], progress=end)
+"""
+
+
+def killing(folder, victims):
+    """A progress that kills a worker when half of the runs are done, and says which one."""
+
+    def progress(done, total):
+        if done > total / 2 and not victims:
+            log = (folder / "log.txt").read_text()
+            victims.append(int(re.findall(r"process (\d+)", log)[-1]))
+            os.kill(victims[0], signal.SIGKILL)
+
+    return progress
+
+
+def assert_each_part_once(folder):
+    parts = computed(folder)
+    assert len(parts) == len(set(parts)) > 100
+
+
+@pytest.mark.slow
+def test_ten_thousand_wheels(tmp_path):
+    """In threads; in two processes, where first the caller and then a process is killed; on a
+    cluster of two workers of which one is killed."""
+    distributed = pytest.importorskip("distributed")
+    names = {}
+    exec(WHEELS, names)
+    plain = names["run"]()
+    assert plain.ok.all() and (plain.events.count == 3).all()
+
+    folder = tmp_path / "processes"
+    done = subprocess.run([sys.executable, "-c", WHEELS + FATAL, str(folder)], cwd=ROOT)
+    assert done.returncode == -signal.SIGKILL
+    before, victims = len(computed(folder)), []
+    assert before > 50
+    assert_same_bits(plain, names["run"](jobs=2, folder=folder, progress=killing(folder, victims)))
+    assert_each_part_once(folder)
+    assert victims and victims[0] != os.getpid()
+
+    folder, victims = tmp_path / "cluster", []
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        progress = killing(folder, victims)
+        found = names["run"](client=client, folder=folder, progress=progress)
+        assert_same_bits(plain, found)
+    assert_each_part_once(folder)
+    assert victims and victims[0] != os.getpid()
 
 
 # Samples

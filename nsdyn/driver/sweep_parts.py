@@ -21,6 +21,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from nsdyn._cache import keep_compiled
 from nsdyn._code_digest import code_digest
 from nsdyn._repr import format_object, settings_text
 from nsdyn._watched import watch
@@ -39,6 +40,13 @@ LARGE = 3.2e7  # bytes of results
 PAUSE = 0.02  # seconds between two looks at what is done
 DEATHS = ("WorkerDied", "KilledWorker", "BrokenProcessPool")  # of workers; no errors of the sweep
 LIBRARIES = ("jax", "jaxlib", "equinox", "numpy")
+# Settings of JAX that change what is traced: workers have those of the process that calls.
+TRACING = (
+    "jax_numpy_rank_promotion",
+    "jax_numpy_dtype_promotion",
+    "jax_default_matmul_precision",
+    "jax_default_prng_impl",
+)
 
 
 class Part(NamedTuple):
@@ -69,21 +77,25 @@ class Work:
 
     def part(self, own: Values, part: Part, folder: str | None) -> Collected | None:
         """The results of a part with these values; None if they go to the folder, or are there."""
-        place = None if folder is None else SweepFolder(folder)
-        if place is not None and place.has(part.first):
-            return None
-        began = time.perf_counter()
+        if folder is None:
+            return self._results(own, part)
+        place = SweepFolder(folder)
+        with place.turn(part.first):
+            if not place.has(part.first):
+                began = time.perf_counter()
+                results = self._results(own, part)
+                variables = Solution(t=None, **results.named()).variables()
+                arrays = {name: variable[1] for name, variable in variables.items()}
+                place.write_part(part.first, arrays, time.perf_counter() - began)
+        return None
+
+    def _results(self, own: Values, part: Part) -> Collected:
         ready = self.ready.of(Batch(own, self.ready.layout.batch.shared, part.count))
         results = Results(part.count)
         for first in ready.firsts:
             with self.turn:
                 results.put(first, ready.chunk(first))
-        if place is None:
-            return results.whole
-        variables = Solution(t=None, **results.whole.named()).variables()
-        arrays = {name: variable[1] for name, variable in variables.items()}
-        place.write_part(part.first, arrays, time.perf_counter() - began)
-        return None
+        return results.whole
 
 
 def compute(job: bytes, own: Values, part: Part, folder: str | None) -> Collected | None:
@@ -97,7 +109,8 @@ def packed_job(ready: Prepared) -> bytes:
     layout = ready.layout
     own = own_values(layout.batch, 0, layout.size)
     example = layout._replace(batch=Batch(own, layout.batch.shared, layout.size))
-    return packed("jobs, client", (example, ready.backend))
+    settings = {name: jax.config.values[name] for name in TRACING}
+    return packed("jobs, client", (example, ready.backend, settings))
 
 
 _known: dict[bytes, Work] = {}
@@ -108,7 +121,10 @@ def _work(job: bytes) -> Work:
     """The last job is kept, so that each is unpacked and compiled once."""
     with _lock:
         if job not in _known:
-            layout, backend = pickle.loads(job)
+            layout, backend, settings = pickle.loads(job)
+            keep_compiled()
+            for name, value in settings.items():
+                jax.config.update(name, value)
             watch(layout.run.system, layout.run.parts)
             watch(layout.run.integrator, layout.run.law)
             ready = prepared(layout)

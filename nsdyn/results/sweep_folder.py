@@ -13,7 +13,8 @@ Arrays are mapped, not read: a run of a large sweep costs the memory of this run
 import os
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,18 @@ class SweepFolder:
     def has(self, first: int) -> bool:
         return self.part(first).exists()
 
+    @contextmanager
+    def turn(self, first: int) -> Iterator[None]:
+        """Only one process at a time has the turn to compute a part: another one waits, and finds
+        it done. The system takes the turn from a process that dies."""
+        (self.path / PARTS).mkdir(parents=True, exist_ok=True)
+        with open(self.path / PARTS / f".{first:08d}.lock", "w") as file:
+            with suppress(ImportError, OSError):  # Windows, or a file system without locks
+                from fcntl import LOCK_EX, flock
+
+                flock(file, LOCK_EX)
+            yield
+
     def write_part(self, first: int, arrays: Mapping[str, np.ndarray], seconds: float) -> None:
         def write(path: Path) -> None:
             with open(path, "wb") as file:
@@ -115,7 +128,7 @@ class SweepFolder:
         about = {"lost": lost, **metadata_of(settings, shapes)}
         write_json(self.path / WHOLE, about)
         if not lost:
-            shutil.rmtree(self.path / PARTS)
+            shutil.rmtree(self.path / PARTS, ignore_errors=True)
 
     def solution(self) -> Solution:
         """The whole sweep, its arrays mapped."""
