@@ -39,6 +39,10 @@ class Collected(eqx.Module):
         """The solution with these results; `settings` says the rest."""
         return dataclasses.replace(settings, **self.named())
 
+    def with_room(self, capacity: int) -> "Collected":
+        """The results of a batch with room for so many events of each run, or more."""
+        return dataclasses.replace(self, events=self.events.padded(capacity))
+
     def named(self) -> dict[str, Any]:
         """The results under their names in a `Solution`."""
         point = self.samples.point
@@ -129,19 +133,17 @@ class Results:
         with self.lock:
             if self.whole is None:
                 self.whole = _blank(chunk, self.total)
-            chunk = self._with_equal_room(chunk)
+            room = chunk.events.t.shape[1]
+            if (
+                room != self.whole.events.t.shape[1]
+            ):  # a chunk without events may have room for none
+                self.whole = self.whole.with_room(room)
+                chunk = chunk.with_room(self.whole.events.t.shape[1])
             count = min(len(chunk.ending.status), self.total - first)
             pairs = zip(jax.tree.leaves(self.whole), jax.tree.leaves(chunk), strict=True)
             for whole, part in pairs:
                 whole[first : first + count] = part[:count]
             return count
-
-    def _with_equal_room(self, chunk: Collected) -> Collected:
-        """A chunk without events may have no room for any; all get that of the largest."""
-        room = max(x.events.t.shape[1] for x in (self.whole, chunk))
-        padded = lambda x: eqx.tree_at(lambda x: x.events, x, x.events.padded(room))
-        self.whole = padded(self.whole)
-        return padded(chunk)
 
 
 def _blank(like: Collected, total: int) -> Collected:
