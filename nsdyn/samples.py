@@ -68,11 +68,11 @@ def table(problem: Problem, columns: Mapping[str, Any]) -> dict[str, Any]:
         like = np.asarray(known[leaf], float)
         array = varied.setdefault(leaf, np.repeat(like[None], len(x), axis=0))
         _assign(name, array, index, x)
-    found = {name: varied.pop(name) for name in START if name in varied}
+    arguments: dict[str, Any] = {name: varied.pop(name) for name in START if name in varied}
     if varied:
         leaves = [varied.get(_name(path), x) for path, x in paths]
-        found["params"] = jax.tree.unflatten(tree, leaves)
-    return found
+        arguments["params"] = jax.tree.unflatten(tree, leaves)
+    return arguments
 
 
 def _spread(problem: Problem, ranges: Mapping[str, Any], points: np.ndarray) -> dict[str, Any]:
@@ -117,7 +117,8 @@ def _name(path: tuple) -> str:
 
 def _leaf(problem: Problem, name: str, known: Mapping[str, Any]) -> tuple[str, tuple[int, ...]]:
     """The array that a name belongs to, and the index in it."""
-    leaf, index = name, ()
+    leaf = name
+    index: tuple[int, ...] = ()
     while leaf not in known and leaf.endswith("]"):
         leaf, _, inside = leaf[:-1].rpartition("[")
         try:
@@ -135,6 +136,7 @@ def _assign(name: str, array: np.ndarray, index: tuple[int, ...], values: np.nda
         -size <= k < size for k, size in zip(index, shape, strict=True)
     )
     if not fits:
-        place = f"an index within {shape}" if shape else "no index, as it is one number"
-        raise ProblemError(f"samples: {name}: expected {place}, found {list(index) or 'none'}")
-    array[:, *index] = values
+        wanted = f"an index within {shape}" if shape else "no index, as it is one number"
+        raise ProblemError(f"samples: {name}: expected {wanted}, found {list(index) or 'none'}")
+    place: Any = (slice(None), *index)
+    array[place] = values

@@ -16,7 +16,8 @@ import pytest
 
 import nsdyn
 from nsdyn import laws, samples
-from nsdyn.driver import batch_run, many_runs, sweep_parts
+from nsdyn.driver import batch_run, blocks, many_runs, sweep_parts
+from nsdyn.driver.arguments import batch_values, setup
 from nsdyn.driver.processes import Processes, WorkerDied
 from nsdyn.integrators import RK4, EventDriven
 
@@ -203,6 +204,19 @@ def test_a_folder_of_other_code_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(globals(), "BALL", other)
     with pytest.raises(nsdyn.FileError, match="holds another sweep: other code"):
         run(folder=tmp_path / "sweep")
+
+
+def test_our_own_code_is_code_too(monkeypatch):
+    """Here, how a step is taken and how samples are collected."""
+    values = batch_values(BALL, None, HEIGHTS, None)
+    layout = batch_run.laid_out(BALL, setup(BALL, METHOD, None, step=STEP), values)
+    code = lambda: sweep_parts.described(BALL, layout, 8)["code"]
+    before = code()
+    assert before == code()
+    for module, name in ((blocks, "chunk"), (batch_run, "collect")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, lambda *_: None)
+            assert code() != before
 
 
 def test_folders_that_cannot_be_used(tmp_path):

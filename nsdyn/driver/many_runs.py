@@ -40,7 +40,7 @@ from nsdyn.results.sweep_folder import SweepFolder
 from nsdyn.stepping.integrator import IntegratorLike
 from nsdyn.tolerances import Tolerances
 
-WORTH_PROCESSES = 60.0  # seconds of work, where one process cannot use all cores
+WORTH_PROCESSES = 30.0  # seconds of work, where one process cannot use all cores
 CONNECTION = 10  # seconds to wait for a Dask scheduler
 SHOWN = 3  # lost parts in a warning
 
@@ -194,14 +194,14 @@ def _computed(
 ) -> Iterator[tuple[Part, Any]]:
     """Parts with their results, or with the error of a worker that died."""
     total = ready.layout.batch.total
-    done = total - sum(part.count for part in todo)
+    done = total - sum(part.size for part in todo)
     report(done, total)
     if not todo:
         return
     with _workers(ready, jobs, client, len(todo)) as (pool, call):
         for part, found in sweep_parts.finished(pool, call, ready.layout, todo, folder):
             yield part, found
-            done += part.count
+            done += part.size
             report(done, total)
 
 
@@ -245,14 +245,14 @@ def _in_folder(
     problem: Problem, layout: Layout, workers: tuple, settings: Solution, report: Callable
 ) -> Solution:
     """All results, from the files of a folder."""
-    *where, folder = workers
+    jobs, client, folder = workers
     place = SweepFolder(folder)
     parts = sweep_parts.parts(layout)
-    place.claim(sweep_parts.described(problem, layout, parts[0].count))
+    place.claim(sweep_parts.described(problem, layout, parts[0].size))
     if not place.is_complete:
         ready = prepared(layout)
         todo = [part for part in parts if not place.has(part.first)]
-        found = _computed(ready, *where, todo, str(place.path.resolve()), report)
+        found = _computed(ready, jobs, client, todo, str(place.path.resolve()), report)
         lost = [part for part, error in found if error is not None]
         _warn_if_lost(layout.batch, lost, len(parts))
         settings = dataclasses.replace(settings, backend=ready.backend)
@@ -274,7 +274,7 @@ def _warn_if_lost(batch: Batch, lost: list[Part], count: int) -> None:
             "is, or lack a package; look at what they printed"
         )
     some = "; ".join(
-        f"runs {part.first} to {part.first + part.count - 1}, the first with "
+        f"runs {part.first} to {part.first + part.size - 1}, the first with "
         f"{sweep_parts.values_text(batch, part.first)}"
         for part in lost[:SHOWN]
     )

@@ -31,6 +31,8 @@ from nsdyn.driver.batch_run import Layout, Prepared, own_values, prepared
 from nsdyn.driver.collect import Collected, Results
 from nsdyn.driver.processes import packed
 from nsdyn.errors import ProblemError
+from nsdyn.native.build import circumstances, compiler
+from nsdyn.native.unsupported import Unsupported
 from nsdyn.problem import Problem
 from nsdyn.results.solution import Solution
 from nsdyn.results.sweep_folder import SweepFolder
@@ -50,10 +52,10 @@ TRACING = (
 
 
 class Part(NamedTuple):
-    """The runs `first`, ..., `first` + `count` - 1."""
+    """The runs `first`, ..., `first` + `size` - 1."""
 
     first: int
-    count: int
+    size: int
 
 
 def parts(layout: Layout, begin: int = 0) -> list[Part]:
@@ -90,8 +92,8 @@ class Work:
         return None
 
     def _results(self, own: Values, part: Part) -> Collected:
-        ready = self.ready.of(Batch(own, self.ready.layout.batch.shared, part.count))
-        results = Results(part.count)
+        ready = self.ready.of(Batch(own, self.ready.layout.batch.shared, part.size))
+        results = Results(part.size)
         for first in ready.firsts:
             with self.turn:
                 results.put(first, ready.chunk(first))
@@ -151,7 +153,7 @@ def finished(
     pending = {}
     try:
         for part in todo:
-            own = own_values(layout.batch, part.first, part.count)
+            own = own_values(layout.batch, part.first, part.size)
             pending[client.submit(*call, own, part, folder, **alone)] = part
         while pending:
             done = [future for future in pending if future.done()]
@@ -191,10 +193,22 @@ def described(problem: Problem, layout: Layout, size: int) -> dict[str, Any]:
     arrays, rest = eqx.partition((run, batch, layout.kept), eqx.is_array_like)
     return {
         "settings": settings,
-        "versions": {name: metadata.version(name) for name in LIBRARIES},
+        "versions": {name: metadata.version(name) for name in LIBRARIES} | _compiler(),
         "numbers": _digest(jax.tree.leaves(arrays), run.save_at),
-        "code": code_digest(Work, run.system, run.parts, run.integrator, run.law, rest[1]),
+        "code": code_digest(
+            *(prepared, Prepared), run.system, run.parts, run.integrator, run.law, rest[1]
+        ),
     }
+
+
+def _compiler() -> dict[str, str]:
+    """With which flags the native backend compiles, if it can."""
+    if backends.choice() == "xla":
+        return {}
+    try:
+        return {"C++": circumstances(compiler())[0]}
+    except Unsupported:
+        return {}
 
 
 def _digest(arrays: list[Any], *words: Any) -> str:
