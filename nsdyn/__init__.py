@@ -29,7 +29,7 @@ from nsdyn.constraints.mode_rows import lock  # noqa: E402
 from nsdyn.constraints.scheduled import Scheduled  # noqa: E402
 from nsdyn.constraints.switching import Switching  # noqa: E402
 from nsdyn.constraints.transitions import Transitions  # noqa: E402
-from nsdyn.driver.batch_run import sweep  # noqa: E402
+from nsdyn.driver.many_runs import sweep  # noqa: E402
 from nsdyn.driver.pure_run import rollout  # noqa: E402
 from nsdyn.driver.single_run import simulate  # noqa: E402
 from nsdyn.driver.step_doubling import ErrorEstimate, error_estimate  # noqa: E402
@@ -37,6 +37,7 @@ from nsdyn.errors import (  # noqa: E402
     CoarseStepWarning,
     FileError,
     LeftOutWarning,
+    LostRunsWarning,
     NsdynError,
     PerformanceWarning,
     ProblemError,
@@ -84,6 +85,7 @@ __all__ = [
     "FileError",
     "Fixed",
     "LeftOutWarning",
+    "LostRunsWarning",
     "Memory",
     "Model",
     "Newton",
@@ -119,12 +121,12 @@ __all__ = [
 ]
 
 
-_PACKAGES = ("integrators", "laws", "problems", "studies", "testing")
+_PACKAGES = ("integrators", "laws", "problems", "samples", "studies", "testing")
 
 
 def __getattr__(name: str) -> Any:
-    """Imported on first use: packages, and names that need scipy, so that a run starts without
-    it."""
+    """Imported on first use: packages, `samples`, and names that need scipy, so that a run starts
+    without it."""
     if name in _PACKAGES:
         return importlib.import_module(f"nsdyn.{name}")
     if name in ("TransitionReport", "transition_report"):

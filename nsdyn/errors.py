@@ -56,6 +56,10 @@ class LeftOutWarning(UserWarning):
     """A file says more than is used of it."""
 
 
+class LostRunsWarning(UserWarning):
+    """Runs of a sweep that killed one worker after the other, and were given up."""
+
+
 class PerformanceWarning(UserWarning):
     """Something works, but much more slowly than it could."""
 

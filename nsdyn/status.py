@@ -27,6 +27,7 @@ class Status(IntEnum):
     SINGULAR_POSITION = 16
     TOO_MANY_STEPS = 17
     CONTACT_UNSOLVED = 18
+    LOST = 19
 
 
 MESSAGES = {
@@ -102,6 +103,11 @@ MESSAGES = {
         "no impulses were found that satisfy all contacts together. There may be none, as for a "
         "body between walls that close or between contacts and constraints that drive it; else try "
         "a smaller step"
+    ),
+    Status.LOST: (
+        "the processes of the sweep that were to compute this run died, one after the other: they "
+        "may need more memory than there is. Call the sweep again with the same folder to try what "
+        "is missing again; a smaller `memory` or fewer jobs may help"
     ),
     Status.SINGULAR_POSITION: (
         "the rank of the constraints drops here, a singular position of the mechanism, and the "

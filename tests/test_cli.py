@@ -63,6 +63,15 @@ def test_version_and_help():
         (("sweep", "three_r_pendulum", "--vary", "m=1:2"), "LOW:HIGH:N"),
         (("sweep", "three_r_pendulum", "--vary", "mm=1:2:3"), "did you mean 'm'"),
         (("sweep", "three_r_pendulum", "--vary", "locks[7]=1:2:3"), "locks[7]"),
+        (
+            ("sweep", "three_r_pendulum", "--vary", "m=1:2:3", "--latin", "4"),
+            "NAME=LOW:HIGH, found",
+        ),
+        (
+            ("sweep", "three_r_pendulum", "--vary", "m=1:2", "--latin", "4", "--random", "4"),
+            "--random and --latin",
+        ),
+        (("sweep", "three_r_pendulum", "--vary", "m=1:2:3", "--jobs", "0"), "jobs: expected"),
         (("figures", "joint_loking"), "did you mean 'joint_locking'"),
     ],
 )
@@ -142,6 +151,21 @@ def test_sweep_shows_and_saves(tmp_path):
     assert np.all(np.any(data.events.Lam[:, 0] != 0, axis=1))
     assert described["settings"]["vary"] == ["m=100:110:2", "locks[0]=0.2:0.3:3"]
     assert np.ptp(data.q[:, -1, 1]) > 0.1
+
+
+def test_sweep_of_samples_in_a_folder(tmp_path):
+    """A second call opens what is there; another seed is another sweep."""
+    ranges = ("--vary", "m=100:110", "--vary", "q0[1]=0:0.1", "--latin", 6)
+    options = ("--step", "1e-2", "--t-end", "0.4", "--save-every", 20, "--folder", tmp_path / "s")
+    for _ in range(2):
+        result = call("sweep", "three_r_pendulum", *ranges, *options)
+        assert result.exit_code == 0, result.stderr
+    data = nsdyn.load(tmp_path / "s")
+    assert sorted(np.floor((data.params["m"] - 100) / (10 / 6))) == list(range(6))
+    assert sorted(np.floor(data.q[:, 0, 1] / (0.1 / 6))) == list(range(6))
+    assert (tmp_path / "s" / "log.txt").read_text().count("part") == 1
+    other = call("sweep", "three_r_pendulum", *ranges, *options, "--seed", 1)
+    assert other.exit_code == 2 and "holds another sweep: other numbers" in other.stderr
 
 
 def test_a_run_that_stops_early_writes_what_it_has(tmp_path):

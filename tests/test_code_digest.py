@@ -9,8 +9,8 @@ import pytest
 
 import nsdyn
 from nsdyn import integrators, laws, problems
+from nsdyn._code_digest import code_digest
 from nsdyn.studies import compare
-from nsdyn.studies.lib.code_digest import code_digest
 
 MECHANISM = """
 import jax.numpy as jnp

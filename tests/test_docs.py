@@ -93,6 +93,10 @@ def test_sweep(tmp_path):
     names = run("docs/tutorials/sweep.md", tmp_path)
     assert names["batch"].q.shape[0] == 16
     assert not names["batch"].status.any()
+    for kept in ("kept", "same", "later", "two"):
+        np.testing.assert_array_equal(names[kept].q, names["spread"].q)
+    assert len(names["figure"].axes) == 4 and names["data"].sizes["run"] == 16
+    assert len(nsdyn.load(tmp_path / "heavier")) == 16
 
 
 def test_settings(tmp_path):

@@ -24,10 +24,12 @@ HELPERS = {
     "status",
     "tolerances",
     "_cache",
+    "_code_digest",
     "_compiler",
     "_coordinates",
     "_digest",
     "_expect",
+    "_files",
     "_jitted",
     "_kept",
     "_named",
@@ -59,6 +61,7 @@ ROOMS = {
     "checks": CHECKS,
     "driver": CHECKS | {"native", "driver"},
     "multibody": MECHANICS | {"multibody"},
+    "samples": MECHANICS,
 }
 CORE = {*ROOMS, "", "core"}
 MAY_IMPORT = {
@@ -253,6 +256,7 @@ EXAMPLES = {
     "an operation that the native backend lacks": ("nsdyn.native.program", "translate"),
     "a faster small solve": ("nsdyn.numerics.small", "factor"),
     "another output format": ("nsdyn.results.netcdf", "save"),
+    "another place where sweeps are computed": ("nsdyn.driver.processes", "Processes"),
     "a number to report about an event": ("nsdyn", "transition_report"),
     "an error message for wrong input": ("nsdyn.checks.problem_check", "check_start"),
     "a new mechanism": ("nsdyn.problems.bricard", "bricard"),

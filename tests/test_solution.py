@@ -94,9 +94,15 @@ def test_a_batch_comes_back_from_a_file(batch, tmp_path):
     assert text.count(b'"shared"') == 3  # m, g and l are written once
 
 
-def test_a_batch_is_not_plotted(batch):
-    with pytest.raises(nsdyn.ProblemError, match=r"solution\[i\]\.plot"):
-        batch.plot()
+def test_a_batch_is_plotted_with_all_its_runs(batch):
+    """One line for each run and coordinate, with one name for all runs."""
+    positions = batch.plot().axes[0]
+    assert len(positions.lines) == 3 * 2
+    assert len(positions.get_legend().get_texts()) == 2
+    for run in range(3):
+        drawn = positions.lines[2 * run].get_ydata()
+        assert drawn[0] == batch.q[run, 0, 0] and drawn[-1] == batch.q[run, -1, 0]
+    assert "3 of 3 runs" in positions.get_title(loc="left")
 
 
 def test_a_traced_solution_says_so():

@@ -1,7 +1,6 @@
 """Sweeps give what single runs give, in chunks that share one program; a failure marks its own
 trajectory only."""
 
-import sys
 import threading
 
 import jax
@@ -10,9 +9,11 @@ import numpy as np
 import pytest
 
 import nsdyn
+from nsdyn.driver import batch_run as module
+from nsdyn.driver import many_runs
+from nsdyn.driver.collect import Results
 from nsdyn.integrators import RK4, EventDriven
 
-module = sys.modules["nsdyn.driver.batch_run"]  # nsdyn.sweep is the function
 STEP, T_END, MAX_EVENTS = 2e-2, 0.5, 2
 METHOD = EventDriven(RK4())
 traces = []
@@ -156,7 +157,7 @@ def test_a_failure_marks_its_own_trajectory(result):
 
 def test_progress_and_threads(result, monkeypatch):
     calls, threads = [], set()
-    put = module._Results.put
+    put = Results.put
 
     def watched(self, *args):
         threads.add(threading.current_thread().name)
@@ -164,7 +165,7 @@ def test_progress_and_threads(result, monkeypatch):
         return put(self, *args)
 
     meet = threading.Barrier(2)  # passes only if two chunks are under way at a time
-    monkeypatch.setattr(module._Results, "put", watched)
+    monkeypatch.setattr(Results, "put", watched)
     run(size=7, progress=lambda *args: calls.append(args))
     assert [total for _, total in calls] == [7] * 4
     done = [done for done, _ in calls]
@@ -175,9 +176,9 @@ def test_progress_and_threads(result, monkeypatch):
 
 def test_an_error_in_progress_stops_the_sweep(result, monkeypatch):
     chunks = []
-    put = module._Results.put
+    put = Results.put
     monkeypatch.setattr(
-        module._Results,
+        Results,
         "put",
         lambda self, first, found: chunks.append(first) or put(self, first, found),
     )
@@ -191,12 +192,13 @@ def test_an_error_in_progress_stops_the_sweep(result, monkeypatch):
 
 
 def test_layout():
+    """Trajectories in a chunk, and chunks at a time: whatever the number of cores."""
     layout = lambda total, memory=1e9, each=1.0: module._layout(total, each, memory)
     assert layout(1) == (1, 1)
     assert layout(3) == (4, 1)
     assert layout(4) == (2, 2)
-    assert layout(10**6) == (module.CHUNK, 2)
-    assert layout(10**6, memory=float("inf")) == (module.CHUNK, 2)
+    assert layout(10**6)[0] == module.CHUNK
+    assert layout(10**6, memory=float("inf"))[0] == module.CHUNK
     assert layout(100, memory=9.0) == (4, 2)
     assert layout(100, memory=1.5) == (1, 1)
     with pytest.raises(
@@ -206,6 +208,16 @@ def test_layout():
     for wrong in (0, -1.0, "1 GB", float("nan")):
         with pytest.raises(nsdyn.ProblemError, match="memory: expected a positive number"):
             layout(10, memory=wrong)
+
+
+def test_a_batch_of_which_only_later_chunks_have_events():
+    """Chunks without events have no room for any."""
+    locks = np.full((16, 2), [2 * T_END, 3 * T_END])
+    locks[8:] = [0.1, 0.2]
+    out = nsdyn.sweep(PROBLEM, METHOD, step=STEP, params={**PROBLEM.params, "locks": locks})
+    assert out.events.count.tolist() == [0] * 8 + [2] * 8
+    np.testing.assert_allclose(out.events.t[8:, :2], locks[8:])
+    assert np.isnan(out.events.t[:8]).all() and (out.events.mode_after[:8] == -1).all()
 
 
 def test_the_size_of_results_is_foreseen(result):
@@ -260,9 +272,9 @@ def test_programs_that_call_lapack_run_one_at_a_time(n, threads, monkeypatch):
     """Side by side they can wait for each other for ever. (Native programs do not call it.)"""
     monkeypatch.setenv("NSDYN_BACKEND", "xla")
     found = []
-    executor = module.ThreadPoolExecutor
+    executor = many_runs.ThreadPoolExecutor
     monkeypatch.setattr(
-        module, "ThreadPoolExecutor", lambda count: found.append(count) or executor(count)
+        many_runs, "ThreadPoolExecutor", lambda count: found.append(count) or executor(count)
     )
     monkeypatch.setattr(module.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     system = nsdyn.System(mass=lambda q, p: jnp.eye(n) + 0.1, force=lambda q, v, t, p: -q)

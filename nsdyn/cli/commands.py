@@ -25,7 +25,7 @@ from nsdyn.cli.console import (
     show_statuses,
     show_table,
 )
-from nsdyn.cli.parse import parse_ranges, parse_settings, parse_steps, sweep_arguments
+from nsdyn.cli.parse import parse_samples, parse_settings, parse_steps
 from nsdyn.errors import FileError, NsdynError, ProblemError, SimulationError
 from nsdyn.studies.lib import written
 
@@ -80,7 +80,12 @@ Settings = Annotated[
 ]
 Ranges = Annotated[
     list[str],
-    typer.Option("--vary", metavar="NAME=LOW:HIGH:N", help="Range of N values; repeatable."),
+    typer.Option(
+        "--vary",
+        metavar="NAME=LOW:HIGH:N",
+        help="Range of N values, without N if there is --random or --latin; repeatable. NAME is a "
+        "parameter, as in m or locks[0], or q0[i] or v0[i].",
+    ),
 ]
 Studies = Annotated[
     list[str], typer.Argument(metavar="[STUDY]...", help="Names from `nsdyn list`; default: all.")
@@ -328,11 +333,15 @@ def study(
 
 @app.command(
     epilog="Example: nsdyn sweep three_r_pendulum --vary m=80:140:7 --vary locks[0]=0.6:0.9:4 "
-    "--out sweep.nc"
+    "--out sweep.nc; nsdyn sweep three_r_pendulum --vary m=80:140 --vary q0[1]=0:0.1 --latin 1000 "
+    "--jobs 2 --folder sweep"
 )
 def sweep(
     problem: ProblemName,
     vary: Ranges = [],  # noqa: B006
+    random: Annotated[int, typer.Option(min=0, help="So many random samples.")] = 0,
+    latin: Annotated[int, typer.Option(min=0, help="So many samples: a Latin hypercube.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of random samples.")] = 0,
     law: LawText = "PostSwitchGradient",
     integrator: MethodText = "RK4",
     formulation: Formulation = "",
@@ -340,10 +349,22 @@ def sweep(
     t_end: EndTime = None,
     save_every: Annotated[int, typer.Option(help="Steps between rows.")] = 100,
     settings: Settings = [],  # noqa: B006
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes; default: threads of this process.")
+    ] = None,
+    client: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler: tcp://127.0.0.1:8786.")
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep the results here, part by part: an interrupted sweep goes on where it was."
+        ),
+    ] = None,
     out: OutFile = None,
 ) -> None:
-    """Simulate all combinations of parameter values. NAME is a parameter, q0[i] or v0[i]. The exit
-    code is 1 if all runs fail."""
+    """Simulate all combinations of the values, or samples of them. The exit code is 1 if all runs
+    fail."""
     with reported():
         import nsdyn
         from nsdyn.studies.lib import archive
@@ -353,17 +374,22 @@ def sweep(
         chosen = _problem(problem, settings)
         method = _integrator(integrator, formulation)
         rule = written.law(law)
-        values = parse_ranges(vary)
-        arguments = sweep_arguments(chosen, values)
+        options = parse_samples(chosen, vary, random, latin, seed)
+        options |= {"t_end": t_end, "save_every": save_every}
+        options |= {"jobs": jobs, "client": client, "folder": folder}
         with counted("trajectories") as report:
-            options: dict[str, Any] = {"t_end": t_end, "save_every": save_every, "progress": report}
-            result = nsdyn.sweep(chosen, method, step=step, law=rule, **arguments, **options)
+            result = nsdyn.sweep(chosen, method, step=step, law=rule, progress=report, **options)
         show_statuses(result)
+        if folder is not None:
+            print(f"wrote {folder}")
         if out is not None:
             about = {
                 "problem": problem,
                 "set": settings,
                 "vary": vary,
+                "random": random,
+                "latin": latin,
+                "seed": seed,
                 "step": step,
                 "law": law,
                 "integrator": repr(method),

@@ -15,6 +15,7 @@ from rich.progress import (
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
+    TimeRemainingColumn,
 )
 from rich.table import Table
 
@@ -159,7 +160,8 @@ def show_statuses(result: "nsdyn.Solution") -> None:
 
 def _bar() -> Progress:
     text = TextColumn("{task.description}")
-    columns = (SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    times = (TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn())
+    columns = (SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), *times)
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 

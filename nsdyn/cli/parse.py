@@ -2,10 +2,10 @@
 
 import ast
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from nsdyn.errors import ProblemError, unknown
+from nsdyn.errors import ProblemError
 
 if TYPE_CHECKING:  # slow to import
     import numpy as np
@@ -40,48 +40,46 @@ def _assignment(option: str, text: str, form: str) -> tuple[str, str]:
     return name, value
 
 
-def parse_ranges(texts: Iterable[str]) -> "dict[str, np.ndarray]":
-    """NAME=LOW:HIGH:N: all combinations of the ranges, as one vector per name."""
-    import numpy as np  # here: the command line shows its help without it
+def parse_samples(
+    problem: "nsdyn.Problem", texts: Iterable[str], random: int, latin: int, seed: int
+) -> dict[str, Any]:
+    """The arguments of `nsdyn.sweep` for NAME=LOW:HIGH:N, all combinations of the ranges, or, if
+    there is a number of random or Latin samples, for NAME=LOW:HIGH."""
+    from nsdyn import samples  # here: the command line shows its help without it
 
+    if random and latin:
+        raise ProblemError("--random and --latin: expected one of the two, found both")
+    if not random and not latin:
+        return samples.grid(problem, _parsed(texts, "NAME=LOW:HIGH:N", _points))
+    ranges = _parsed(texts, "NAME=LOW:HIGH", _ends)
+    if random:
+        return samples.random(problem, ranges, random, seed=seed)
+    return samples.latin_hypercube(problem, ranges, latin, seed=seed)
+
+
+def _parsed(texts: Iterable[str], form: str, parse: Callable[[str], Any]) -> dict[str, Any]:
     found = {}
     for text in texts:
-        name, value = _assignment("--vary", text, "NAME=LOW:HIGH:N")
+        name, value = _assignment("--vary", text, form)
         try:
-            low, high, count = value.split(":")
-            found[name] = np.linspace(float(low), float(high), int(count))
+            found[name] = parse(value)
         except ValueError:
-            raise ProblemError(f"--vary: expected NAME=LOW:HIGH:N, found {text!r}") from None
+            raise ProblemError(f"--vary: expected {form}, found {text!r}") from None
     if not found:
-        raise ProblemError("--vary: expected at least one NAME=LOW:HIGH:N")
-    grid = np.meshgrid(*found.values(), indexing="ij")
-    return {name: values.ravel() for name, values in zip(found, grid, strict=True)}
+        raise ProblemError(f"--vary: expected at least one {form}")
+    return found
 
 
-def sweep_arguments(problem: "nsdyn.Problem", values: "dict[str, np.ndarray]") -> dict[str, Any]:
-    """The arguments of `nsdyn.sweep` that give the named parameters (m, locks[0], q0[1], ...) these
-    values."""
+def _ends(text: str) -> tuple[float, float]:
+    low, high = text.split(":")
+    return float(low), float(high)
+
+
+def _points(text: str) -> "np.ndarray":
     import numpy as np
 
-    own = dict(problem.params) if isinstance(problem.params, dict) else {}
-    known = {**own, "q0": problem.q0, "v0": problem.v0}
-    found: dict[str, Any] = {}
-    for name, x in values.items():
-        key, bracket, index = name.partition("[")
-        if key not in known:
-            raise unknown(f"--vary: parameter of {problem.name}", key, known)
-        array = found.setdefault(
-            key, np.repeat(np.asarray(known[key], float)[None], len(x), axis=0)
-        )
-        try:
-            place = (slice(None), int(index.rstrip("]"))) if bracket else (slice(None),)
-            if array[place].ndim != 1:
-                raise IndexError(f"expected an index; {key} has shape {array.shape[1:]}")
-            array[place] = x
-        except (IndexError, ValueError) as error:
-            raise ProblemError(f"--vary {name}: {error}") from error
-    start = {key: found.pop(key) for key in ("q0", "v0") if key in found}
-    return start | ({"params": own | found} if own else {})
+    low, high, count = text.split(":")
+    return np.linspace(float(low), float(high), int(count))
 
 
 def signature(cls: type) -> str:

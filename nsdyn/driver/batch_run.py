@@ -1,34 +1,26 @@
-"""`sweep`: many trajectories of one problem, in chunks of equal size that share one program.
+"""Many trajectories of one problem, in chunks of equal size that share one program.
 
 The size of a chunk is a power of two, so that sweeps of all sizes share a few programs; the last
-chunk is filled up by repetition. Chunks are small, because in a batch every trajectory waits
-wherever one of them has an event, and copies its event log while it waits. They run in threads, one
-for each core, unless the program calls LAPACK (systems of more than 5 unknowns): XLA shares a
+chunk is filled up by repetition. It does not depend on the number of cores or processes, and so the
+bits of a result do not. Chunks are small, because in a batch every trajectory waits wherever one of
+them has an event, and copies its event log while it waits. They may run in threads, one for each
+core, unless the program calls LAPACK (systems of more than 5 unknowns under XLA): XLA shares a
 batched call out to the threads that wait for it, and programs side by side can wait for ever.
 """
 
 import dataclasses
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import numpy as np
 
-from nsdyn.analysis.singular import warn_if_singular
 from nsdyn.driver import backend as backends
 from nsdyn.driver.arguments import (
-    MAX_EVENTS,
     Batch,
     Setup,
     Values,
-    batch_values,
-    refuse_tracers,
-    setup,
-    shown,
 )
 from nsdyn.driver.backend import LANES
 from nsdyn.driver.blocks import ADVANCE, BEGIN, BLOCK_OF_BATCH, Programs, traced
@@ -36,116 +28,89 @@ from nsdyn.driver.collect import Collected, collect, sampled
 from nsdyn.driver.dense import kept_steps, with_cut_grid
 from nsdyn.driver.grid import CHUNK as STEPS
 from nsdyn.errors import ProblemError
-from nsdyn.laws.base import AbstractLaw
 from nsdyn.problem import Problem
-from nsdyn.results.events import Events
-from nsdyn.results.solution import Solution, plain
-from nsdyn.stepping.integrator import IntegratorLike
-from nsdyn.tolerances import Tolerances
 
 CHUNK = 32  # trajectories at most in one chunk
 WORTH_A_THREAD = 16  # fewer trajectories than these are not split between cores
 WORK = 4  # bytes in use while a chunk runs, for each byte of its results
 MEMORY = 1e9  # bytes
+MOST = 1 << 30  # trajectories in a chunk, whatever the memory
 KEPT = 32  # compiled programs kept
 
 
-def sweep(
-    problem: Problem,
-    integrator: IntegratorLike,
-    *,
-    step: float,
-    law: AbstractLaw | None = None,
-    params: Any = None,
-    q0=None,
-    v0=None,
-    phase: Any = None,
-    t_end: float | None = None,
-    save_every: int = 1,
-    save_at: Any = None,
-    max_events: int = MAX_EVENTS,
-    tolerances: Tolerances | None = None,
-    memory: float = MEMORY,
-    progress: Callable[[int, int], Any] | None = None,
-) -> Solution:
-    """Simulate a batch. Leaves of `params`, and `q0`, `v0`, are one value for all or have one more,
-    leading, axis. `phase` are fractions of the step by which the first step of each run is shorter:
-    so the same event falls on other places in its step. The times `t` then have that axis, too.
+class Layout(NamedTuple):
+    """A sweep cut into chunks.
 
-    Samples are taken as in `simulate`. `memory` (bytes) bounds what runs at a time, not the
-    results. `progress(done, total)` is called after each chunk. A trajectory that fails is marked
-    in `status`; it raises nothing. Its samples from then on are NaN.
+    kept: the numbers of the steps that are recorded.
+    size: the trajectories in a chunk.
+    fits: the chunks that may be under way at a time.
+    each: the bytes of the results of one trajectory.
     """
-    run = setup(
-        problem,
-        integrator,
-        law,
-        step=step,
-        t_end=t_end,
-        save_every=save_every,
-        save_at=save_at,
-        max_events=max_events,
-        tolerances=tolerances,
-    )
-    refuse_tracers("sweep", problem, run, params, q0, v0)
-    ready = prepared(problem, run, batch_values(problem, params, q0, v0, phase), memory)
-    run, batch = ready.run, ready.batch
-    results = _Results(batch.total)
-    compute = lambda first: results.put(first, ready.chunk(first))
-    with ThreadPoolExecutor(ready.workers) as threads:
-        tasks = [threads.submit(compute, first) for first in ready.firsts]
-        try:
-            done = 0
-            for task in as_completed(tasks):
-                done += task.result()
-                if progress is not None:
-                    progress(done, batch.total)
-        except BaseException:  # an interrupt, too, should not wait for what has not begun
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
-    params = plain(batch.params(), other=lambda name, x: x)
-    about = {**run.about(problem), **shown(problem), "backend": ready.backend}
-    solution = results.whole.solution(_times(run, batch), params, about)
-    _warn_if_singular(problem, batch, solution.events)
-    return solution
-
-
-class Prepared(NamedTuple):
-    """A sweep whose programs are compiled: what each chunk of `size` trajectories goes through."""
 
     run: Setup
     batch: Batch
     kept: np.ndarray
-    programs: Programs
     size: int
-    workers: int
+    fits: int
+    each: int
+
+
+def laid_out(problem: Problem, run: Setup, batch: Batch, memory: float = MEMORY) -> Layout:
+    """The chunks of a sweep; nothing is compiled."""
+    run = with_cut_grid(_with_phases(run, batch))
+    kept = kept_steps(run)
+    each = _bytes(problem, len(kept), run.max_events)
+    size, fits = _layout(batch.total, WORK * each, memory)
+    if backends.choice() != "xla" and size >= LANES:
+        size = LANES
+    return Layout(run, batch, kept, size, fits, each)
+
+
+class Prepared(NamedTuple):
+    """A sweep whose programs are compiled: what each chunk goes through.
+
+    side_by_side: whether chunks may run in several threads of one process.
+    """
+
+    layout: Layout
+    programs: Programs
+    side_by_side: bool
     backend: str
+
+    @property
+    def size(self) -> int:
+        return self.layout.size
 
     @property
     def firsts(self) -> range:
         """The numbers of the first trajectories of all chunks."""
-        return range(0, self.batch.total, self.size)
+        return range(0, self.layout.batch.total, self.size)
+
+    @property
+    def threads(self) -> int:
+        """In how many threads the chunks run."""
+        return min(cores(), self.layout.fits) if self.side_by_side else 1
+
+    def of(self, batch: Batch) -> "Prepared":
+        """The same for other values of the same shapes."""
+        return self._replace(layout=self.layout._replace(batch=batch))
 
     def chunk(self, first: int) -> Collected:
         """The trajectories from `first` on; the last chunk is filled up."""
-        own, shared = _part(self.batch, first, self.size), self.batch.shared
-        found = collect(self.run, own, shared, self.kept, self.programs)
-        return found if self.run.save_at is None else sampled(self.run, own, shared, found)
+        run, batch, kept = self.layout[:3]
+        own, shared = own_values(batch, first, self.size), batch.shared
+        found = collect(run, own, shared, kept, self.programs)
+        return found if run.save_at is None else sampled(run, own, shared, found)
 
 
-def prepared(problem: Problem, run: Setup, batch: Batch, memory: float = MEMORY) -> Prepared:
-    """The sweep of a batch, laid out and compiled."""
-    run = with_cut_grid(_with_phases(run, batch))
-    kept = kept_steps(run)
-    each = WORK * _bytes(problem, len(kept), run.max_events)
-    size, workers = _layout(batch.total, each, memory)
-    if backends.choice() != "xla" and size >= LANES:
-        size = LANES
-    programs, side_by_side, backend = _programs(run, _part(batch, 0, size), batch.shared)
-    return Prepared(run, batch, kept, programs, size, workers if side_by_side else 1, backend)
+def prepared(layout: Layout) -> Prepared:
+    """A sweep with its programs, compiled."""
+    run, batch = layout.run, layout.batch
+    return Prepared(layout, *_programs(run, own_values(batch, 0, layout.size), batch.shared))
 
 
-def _part(batch: Batch, first: int, size: int) -> Values:
+def own_values(batch: Batch, first: int, size: int) -> Values:
+    """The values of so many trajectories from `first` on; the last one is repeated."""
     which = np.minimum(np.arange(first, first + size), batch.total - 1)
     return jax.tree.map(lambda x: np.asarray(x)[which], batch.own)
 
@@ -156,21 +121,6 @@ def _with_phases(run: Setup, batch: Batch) -> Setup:
     if run.save_at is not None:
         raise ProblemError("phase and save_at: expected one of the two, found both")
     return dataclasses.replace(run, grid=run.grid.with_short_steps())
-
-
-def _times(run: Setup, batch: Batch) -> np.ndarray:
-    if not batch.has_short_steps:
-        return run.times
-    return run.grid.times_of(run.grid.saved, batch.own.phase)
-
-
-def _warn_if_singular(problem: Problem, batch: Batch, events: Events) -> None:
-    """Warn of the first singular event, with the number of its trajectory."""
-    which, slot = np.nonzero(np.arange(events.t.shape[1]) < events.count[:, None])
-    table = Events.of(jax.tree.map(lambda x: x[which, slot], events.records))
-    own = lambda k: jax.tree.map(lambda x: x[which[k]], batch.own.params)
-    params = lambda k: eqx.combine(own(k), batch.shared.params)
-    warn_if_singular(problem, table, params, lambda k: f"trajectory {which[k]}: ")
 
 
 _compiled: dict = {}
@@ -216,39 +166,26 @@ def _bytes(problem: Problem, samples: int, events: int) -> int:
     return 8 * (samples * sample + (events if model.k else 0) * record)
 
 
+def cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _layout(total: int, each: int, memory) -> tuple[int, int]:
-    """Trajectories in a chunk and chunks at a time, such that they stay within `memory`."""
+    """Trajectories in a chunk, and chunks that may run at a time within `memory`. Two chunks at
+    least, if that is worth the trouble."""
     if not isinstance(memory, int | float | np.number) or not memory > 0:
         raise ProblemError(f"memory: expected a positive number of bytes, found {memory!r}")
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    fits = int(min(memory / each, cores * CHUNK))
+    fits = int(min(memory / each, MOST))
     if fits < 1:
         raise ProblemError(
             f"memory: one trajectory needs about {each:.3g} bytes, found {memory:.3g}. "
             "Raise memory or save_every, or lower max_events"
         )
-    workers = max(1, min(cores, fits, total // WORTH_A_THREAD))
-    needed = 1 << (-(-total // workers) - 1).bit_length()
-    return min(CHUNK, needed, 1 << (fits // workers).bit_length() - 1), workers
-
-
-class _Results:
-    """The arrays of a sweep, filled chunk by chunk."""
-
-    def __init__(self, total: int):
-        self.total = total
-        self.lock = Lock()
-        self.whole: Any = None
-
-    def put(self, first: int, chunk: Collected) -> int:
-        """Take in a chunk, without what fills up the last one; how many trajectories it had."""
-        with self.lock:
-            if self.whole is None:
-                empty = lambda x: np.empty((self.total, *x.shape[1:]), x.dtype)
-                self.whole = jax.tree.map(empty, chunk)
-        count = min(len(chunk.ending.status), self.total - first)
-        for whole, part in zip(jax.tree.leaves(self.whole), jax.tree.leaves(chunk), strict=True):
-            whole[first : first + count] = part[:count]
-        return count
+    worth = total // WORTH_A_THREAD
+    pieces = min(2, max(1, worth), fits)
+    needed = 1 << (-(-total // pieces) - 1).bit_length()
+    size = min(CHUNK, needed, 1 << (fits // pieces).bit_length() - 1)
+    return size, max(1, min(fits // size, worth))

@@ -45,10 +45,23 @@ class Events(eqx.Module):
         empty in every run."""
         most = int(np.max(np.asarray(self.count), initial=0))
         cut = (slice(None), slice(most)) if self.is_batch else (slice(most),)
-        return Events(
-            jax.tree.map(lambda x: np.array(np.asarray(x)[cut]), self.records),
-            np.asarray(self.count),
-        )
+        full = np.shape(self.records.t)[-1] == most
+        stays = lambda x: full and isinstance(x, np.memmap)  # a table in a file
+        part = lambda x: np.asarray(x) if stays(x) else np.array(np.asarray(x)[cut])
+        return Events(jax.tree.map(part, self.records), np.asarray(self.count))
+
+    def padded(self, capacity: int) -> "Events":
+        """The table of a batch with room for so many records of each run, or as it is if it has
+        more. Empty records are NaN, or -1 in whole numbers."""
+        missing = capacity - self.records.t.shape[1]
+        if missing <= 0:
+            return self
+
+        def longer(x: np.ndarray) -> np.ndarray:
+            rest = np.full((len(x), missing, *x.shape[2:]), np.nan if x.dtype.kind == "f" else -1)
+            return np.concatenate([x, rest.astype(x.dtype)], axis=1)
+
+        return Events(jax.tree.map(longer, self.records), self.count)
 
     def __len__(self) -> int:
         return len(self.count) if self.is_batch else int(self.count)

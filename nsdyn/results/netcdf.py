@@ -10,13 +10,13 @@ in the file.
 import io
 import json
 import os
-import secrets
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nsdyn._files import replace
 from nsdyn.errors import FileError, warn
 from nsdyn.numerics.newton import Effort
 from nsdyn.results.events import Events
@@ -58,23 +58,30 @@ def save(solution: Solution, path: str | os.PathLike[str]) -> None:
     target = _path(path, "save").resolve()  # follow a symbolic link, do not replace it
     if target.is_dir():
         raise FileError(f"save(path): {path} is a folder; add a file name")
+    if not target.parent.is_dir():
+        raise FileError(f"save(path): cannot write {path}: there is no folder {target.parent}")
     content = _content(solution)
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        with open(part, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, target)
+        replace(target, lambda part: _write(part, content))
     except OSError as error:
         raise FileError(f"save(path): cannot write {path}: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)
+
+
+def _write(path: Path, content: bytes | memoryview) -> None:
+    with open(path, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def load(path: str | os.PathLike[str]) -> Solution:
-    """Read a solution written by `Solution.save`."""
+    """Read a solution written by `Solution.save`, or a sweep from its folder. The arrays of a sweep
+    are mapped into memory: what is not looked at is not read."""
     name = _path(path, "load")
+    if name.is_dir():
+        from nsdyn.results.sweep_folder import SweepFolder
+
+        return SweepFolder(name).solution()
     try:
         data = name.read_bytes()
     except OSError as error:
@@ -87,7 +94,7 @@ def load(path: str | os.PathLike[str]) -> Solution:
         kind = kind if data else "empty"
         raise FileError(f"load(path): {path} is {kind}; expected a file written by Solution.save")
     try:
-        return _solution(*_read(data, path))
+        return solution_of(*_read(data, path))
     except FileError:
         raise
     except Exception as error:  # a damaged file can fail anywhere in the reader
@@ -106,20 +113,24 @@ def _path(path: str | os.PathLike[str], function: str) -> Path:
 
 def _content(solution: Solution) -> bytes | memoryview:
     dataset = solution.to_xarray()
-    shapes = {name: list(variable.shape) for name, variable in dataset.variables.items()}
+    shapes = {str(name): list(variable.shape) for name, variable in dataset.variables.items()}
     kept = {
         name: _narrow(name, variable)
         for name, variable in dataset.variables.items()
         if variable.size
     }
-    about = {name: getattr(solution, name) for name in METADATA}
-    about |= {"params": _encode(plain(solution.params, _saved_as_text)), "shapes": shapes}
 
     import xarray
 
-    metadata = json.dumps(about, allow_nan=False)
+    metadata = json.dumps(metadata_of(solution, shapes), allow_nan=False)
     attributes = {"format": FORMAT, "format_version": FORMAT_VERSION, "metadata": metadata}
     return xarray.Dataset(kept, attrs=attributes).to_netcdf(engine="scipy", format="NETCDF3_64BIT")
+
+
+def metadata_of(solution: Solution, shapes: dict[str, Any]) -> dict[str, Any]:
+    """What a file says besides arrays, which have these shapes."""
+    about = {name: getattr(solution, name) for name in METADATA}
+    return about | {"params": _encode(plain(solution.params, _saved_as_text)), "shapes": shapes}
 
 
 def _saved_as_text(name: str, x: Any) -> str:
@@ -171,7 +182,8 @@ def _read(
         }, metadata
 
 
-def _solution(variables: dict, metadata: dict) -> Solution:
+def solution_of(variables: Mapping[Any, np.ndarray], metadata: dict[str, Any]) -> Solution:
+    """The solution with these arrays. Those that have the right type are not copied."""
     shapes = {name: tuple(shape) for name, shape in metadata["shapes"].items()}
 
     def array(name: str) -> np.ndarray:
@@ -182,7 +194,7 @@ def _solution(variables: dict, metadata: dict) -> Solution:
             raise ValueError(
                 f"{name}: expected shape {shapes[name]}, found {variables[name].shape}"
             )
-        return variables[name].astype(kind)
+        return variables[name].astype(kind, copy=False)
 
     samples: dict[str, Any] = {name: array(variable) for name, variable in SAMPLE_VARIABLES.items()}
     records = Event(**{name: array(variable) for name, variable in EVENT_VARIABLES.items()})

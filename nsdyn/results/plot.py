@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nsdyn._coordinates import name_of, numbered, unit_of
-from nsdyn.errors import ProblemError
 from nsdyn.results.solution import Solution
 
 if TYPE_CHECKING:  # slow to import
@@ -25,6 +24,7 @@ COLOURS = (
 )  # Okabe and Ito: distinguishable for colour-blind readers
 STYLES = ("-", "--", "-.", ":")
 MOST_LABELS = 8  # with more lines there is no legend
+MOST_RUNS = 100  # of a batch that are drawn
 
 
 class Panel(NamedTuple):
@@ -37,24 +37,31 @@ class Panel(NamedTuple):
 
 
 def figure(run: Solution) -> "matplotlib.figure.Figure":
+    """Of a batch, lines of some of its runs, without events."""
     from matplotlib.figure import Figure  # not pyplot, which keeps global state
 
-    if run.is_batch:
-        raise ProblemError("plot: this is a batch of runs; plot one of them, solution[i].plot()")
-    e = run.events.trimmed()
-    drawn = panels(run)
-    figure = Figure(figsize=(7.0, 0.5 + 1.7 * len(drawn)), dpi=150, layout="constrained")
-    axes = figure.subplots(len(drawn), 1, sharex=True, squeeze=False)[:, 0]
-    for ax, panel in zip(axes, drawn, strict=True):
-        for when in e.t:
+    runs = _some(run) if run.is_batch else [run]
+    drawn = [panels(one) for one in runs]
+    count = len(drawn[0])
+    figure = Figure(figsize=(7.0, 0.5 + 1.7 * count), dpi=150, layout="constrained")
+    axes = figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0]
+    for ax, *lines in zip(axes, *drawn, strict=True):
+        for when in () if run.is_batch else run.events.trimmed().t:
             ax.axvline(when, color="0.6", linewidth=0.6, zorder=0)
-        _draw(ax, panel)
+        _draw(ax, lines)
     figure.align_ylabels(axes)
     axes[-1].set_xlabel("t [s]" if any(map(unit_of, run.coordinates)) else "t", fontsize=9)
+    number = f", {len(runs)} of {len(run)} runs" if run.is_batch else ""
     axes[0].set_title(
-        f"{run.problem}: {run.integrator}, {run.law}", fontsize=8, loc="left", wrap=True
+        f"{run.problem}: {run.integrator}, {run.law}{number}", fontsize=8, loc="left", wrap=True
     )
     return figure
+
+
+def _some(batch: Solution) -> list[Solution]:
+    """All runs of a batch, or MOST_RUNS of them."""
+    which = np.linspace(0, len(batch) - 1, min(len(batch), MOST_RUNS)).round().astype(int)
+    return [batch[int(i)] for i in which]
 
 
 def panels(run: Solution) -> list[Panel]:
@@ -84,17 +91,22 @@ def _by_unit(symbol: str, names: Sequence[str], t: np.ndarray, values: np.ndarra
     return found
 
 
-def _draw(ax: "matplotlib.axes.Axes", panel: Panel) -> None:
-    for i, line in enumerate(panel.values.T):
-        style: dict[str, Any] = {
-            "color": COLOURS[i % len(COLOURS)],
-            "linestyle": STYLES[i // len(COLOURS) % len(STYLES)],
-        }
-        name = panel.names[i] if panel.names else None
-        ax.plot(panel.t, line, linewidth=1.2, label=name, **style)
-    if panel.names and len(panel.names) <= MOST_LABELS:
+def _draw(ax: "matplotlib.axes.Axes", runs: Sequence[Panel]) -> None:
+    """The same lines of one run or of several; one legend for all."""
+    first, alone = runs[0], len(runs) == 1
+    for panel in runs:
+        for i, line in enumerate(panel.values.T):
+            style: dict[str, Any] = {
+                "color": COLOURS[i % len(COLOURS)],
+                "linestyle": STYLES[i // len(COLOURS) % len(STYLES)],
+                "linewidth": 1.2 if alone else 0.5,
+                "alpha": 1.0 if alone else 0.5,
+            }
+            name = first.names[i] if first.names and panel is first else None
+            ax.plot(panel.t, line, label=name, **style)
+    if first.names and len(first.names) <= MOST_LABELS:
         ax.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    ax.set_ylabel(panel.label, fontsize=9)
+    ax.set_ylabel(first.label, fontsize=9)
     ax.tick_params(labelsize=8)
     ax.spines[["top", "right"]].set_visible(False)
 

@@ -205,8 +205,9 @@ class Solution(eqx.Module):
         the dimension "run" in front, and run i has `event_count[i]` events."""
         import xarray
 
-        variables = self._variables()
-        coords = {name: variables.pop(name) for name in ("time", "event_time")}
+        variables = self.variables()
+        coords: dict[str, tuple] = {"event_time": variables.pop("event_time")}
+        coords["time"] = (["time"], self._shared_times(), {"long_name": "time"})
         coords |= self._labels()
         attributes = {name: getattr(self, name) for name in METADATA if name not in IN_ARRAYS}
         attributes = {name: x for name, x in attributes.items() if x is not None}
@@ -221,12 +222,12 @@ class Solution(eqx.Module):
                 found[f"{axis}_unit"] = ([axis], [unit_of(x) for x in names])
         return found
 
-    def _variables(self) -> dict[str, tuple]:
-        """{name: (dimensions, array, attributes)} of the dataset."""
+    def variables(self) -> dict[str, tuple]:
+        """{name: (dimensions, array, attributes)} of all but the times of the samples."""
         run = ["run"] if self.is_batch else []
         spread = _spread(np.ndim(self.mode) - 1 - len(run))
         own = lambda dims, x, text: (run + spread(dims), np.asarray(x), {"long_name": text})
-        found = {"time": (["time"], self._shared_times(), {"long_name": "time"})}
+        found: dict[str, tuple] = {}
         for name, (dims, text) in SAMPLES.items():
             if name != "t":
                 found[name] = own(dims, getattr(self, name), text)
@@ -261,7 +262,8 @@ class Solution(eqx.Module):
 
     def plot(self) -> "matplotlib.figure.Figure":
         """A matplotlib Figure of q, v, lam and energy over time, with events as thin vertical
-        lines; coordinates with different units have axes of their own. Opens no window."""
+        lines; coordinates with different units have axes of their own. Of a batch, a hundred of
+        its runs, without events. Opens no window."""
         from nsdyn.results.plot import figure
 
         return figure(self)

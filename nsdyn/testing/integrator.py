@@ -9,7 +9,7 @@ import numpy as np
 
 from nsdyn._types import Number
 from nsdyn.analysis.residuals import residuals
-from nsdyn.driver.batch_run import sweep
+from nsdyn.driver.many_runs import sweep
 from nsdyn.driver.pure_run import rollout
 from nsdyn.driver.single_run import simulate
 from nsdyn.laws.base import AbstractLaw

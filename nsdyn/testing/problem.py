@@ -19,7 +19,7 @@ import numpy as np
 
 from nsdyn.analysis.residuals import points_of
 from nsdyn.checks.coarse_run import Midpoint
-from nsdyn.driver.batch_run import sweep
+from nsdyn.driver.many_runs import sweep
 from nsdyn.driver.single_run import simulate
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.problem import Problem

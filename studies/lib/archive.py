@@ -13,9 +13,7 @@ detected.
 
 import hashlib
 import json
-import os
 import platform
-import secrets
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -30,9 +28,10 @@ import numpy as np
 import xarray as xr
 
 import nsdyn
+from nsdyn._code_digest import code_digest
+from nsdyn._files import read_json, replace, write_json
 from nsdyn.errors import FileError
 from nsdyn.results.solution import plain
-from nsdyn.studies.lib.code_digest import code_digest
 
 INDEX, TIMING = "index.json", "timing.json"
 KEY_LENGTH = 20  # hexadecimal digits
@@ -78,7 +77,7 @@ def key_of(words: Mapping[str, Any]) -> str:
 
 def read_index(folder: Path) -> dict[str, dict]:
     """{"names": {name: key}, "keys": {key: what it means}}."""
-    return {"names": {}, "keys": {}} | (_json(folder / INDEX) or {})
+    return {"names": {}, "keys": {}} | read_json(folder / INDEX)
 
 
 def _enter(folder: Path, index: dict[str, dict], name: str, key: str, words: dict) -> None:
@@ -114,8 +113,8 @@ def read(folder: str | Path, name: str) -> tuple[xr.Dataset, dict]:
     folder = Path(folder)
     key = read_index(folder)["names"].get(name, name)
     path = folder / f"{key}.nc"
-    described = _json(folder / f"{key}.json")
-    if described is None or not path.is_file():
+    described = read_json(folder / f"{key}.json")
+    if not described or not path.is_file():
         raise FileError(f"no archived data {name!r} in {folder}; compute the study first")
     if described.get("sha256") != _checksum(path):
         raise FileError(
@@ -128,8 +127,8 @@ def read(folder: str | Path, name: str) -> tuple[xr.Dataset, dict]:
 def exists(folder: str | Path, name: str, settings: Mapping[str, Any]) -> bool:
     """Whether there are complete data for these settings in name.nc."""
     path = Path(folder) / f"{name}.nc"
-    described = _json(Path(folder) / f"{name}.json")
-    if described is None or not path.is_file():
+    described = read_json(Path(folder) / f"{name}.json")
+    if not described or not path.is_file():
         return False
     same = described.get("settings") == _plain(settings)
     return same and described.get("sha256") == _checksum(path)
@@ -142,12 +141,12 @@ def write_timing(folder: str | Path, key: str, times: Mapping[str, float]) -> No
     """Keep the times that computing took; they differ from run to run and have a file of their
     own."""
     path = Path(folder) / TIMING
-    write_json(path, (_json(path) or {}) | {key: dict(times)})
+    write_json(path, read_json(path) | {key: dict(times)})
 
 
 def read_timing(folder: str | Path, key: str) -> dict[str, float]:
     """The times of a key; empty if they are not known."""
-    return (_json(Path(folder) / TIMING) or {}).get(key, {})
+    return read_json(Path(folder) / TIMING).get(key, {})
 
 
 # Verifying
@@ -257,36 +256,6 @@ def commit() -> str | None:
         return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain") else "")
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def write_json(path: str | Path, content: Mapping[str, Any]) -> Path:
-    text = json.dumps(content, indent=2) + "\n"
-    return replace(Path(path), lambda part: part.write_text(text, "utf-8"))
-
-
-def replace(path: Path, write: Callable[[Path], Any]) -> Path:
-    """Let `write` create a file under a temporary name in the same folder, then rename it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.stem}-{secrets.token_hex(4)}{path.suffix}")
-    try:
-        write(part)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-    return path
-
-
-def read_json(path: Path) -> dict:
-    """The content of a file; empty if there is none."""
-    return _json(path) or {}
-
-
-def _json(path: Path) -> dict | None:
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _plain(settings: Mapping[str, Any]) -> dict:

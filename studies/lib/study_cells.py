@@ -23,18 +23,19 @@ import jax
 import numpy as np
 from xarray import Dataset
 
+from nsdyn._code_digest import code_digest
 from nsdyn._repr import format_object, settings_text
 from nsdyn.analysis.residuals import batch_residuals
 from nsdyn.driver.arguments import batch_values, setup
 from nsdyn.driver.backend import LANES
-from nsdyn.driver.batch_run import prepared, sweep
+from nsdyn.driver.batch_run import laid_out, prepared
 from nsdyn.driver.grid import Grid
+from nsdyn.driver.many_runs import sweep
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw
 from nsdyn.problem import Problem
 from nsdyn.results.solution import Solution, plain
 from nsdyn.studies.lib import archive
-from nsdyn.studies.lib.code_digest import code_digest
 from nsdyn.studies.lib.study_file import RESIDUALS, Plan
 
 EVENTS = ("t", "Lam", "v_before", "v_after", "kinetic_before", "kinetic_after")
@@ -206,7 +207,7 @@ def _timed(plan: Plan, cell: Cell) -> tuple[dict[str, tuple], dict[str, float]]:
     found = sweep(problem, integrator, law=law, phase=phase, **options)
     variables = _cell(problem, found, plan.phases)
     batch = batch_values(problem, None, None, None, phase)
-    ready = prepared(problem, setup(problem, integrator, law, **options), batch)
+    ready = prepared(laid_out(problem, setup(problem, integrator, law, **options), batch))
     spent: list[float] = []
     while len(spent) < REPEATS and sum(spent) < PATIENCE:
         start = time.process_time()

@@ -1,5 +1,5 @@
 """Many trajectories: `sweep` on one core and on two, over scalar C for each step of each trajectory;
-larger sweeps against XLA, compilation included."""
+a robot on two cores; larger sweeps against XLA, compilation included."""
 
 import tempfile
 import time
@@ -16,6 +16,8 @@ from nsdyn.studies.lib.bench.yardstick import Ratio
 
 BATCH, STEP = 1000, 1e-3
 TARGETS = {1: 0.6, 2: 0.3}  # by the number of cores
+ROBOTS = 1000
+BOTH_CORES = 1.7  # at least how many times faster than on one
 BASIN = 200
 STOPS = 1000
 SPREAD = 0.2  # of the initial rates of the stops, relative
@@ -43,6 +45,23 @@ def batch(ratio: Ratio, repeats: int) -> dict:
         lines.append(line(f"{title}: step [us]", us))
         lines.append(line(f"{title}: step over scalar C", ratio.to_c(us), target))
     return {"batch": {"lines": lines, "backend": backend, "step": STEP}}
+
+
+def robot(repeats: int) -> dict:
+    """Robots with six joints on one core and on two."""
+    problem = problems.rx130l()
+    q0 = np.asarray(problem.q0) + np.linspace(0.0, 1e-2, ROBOTS)[:, None]
+    steps = round(problem.t_end / STEP)
+    run = partial(nsdyn.sweep, problem, RK4, step=STEP, q0=q0, save_every=steps)
+    backend = run().backend  # compiles
+    seconds = {}
+    for count in TARGETS:
+        with cores(count) as possible:
+            seconds[count] = fastest(run, repeats, False) if possible else None
+    one, two = seconds.values()
+    gain = None if one is None or two is None else one / two
+    title = f"rx130l, {ROBOTS} trajectories: times faster on 2 cores"
+    return {"robot": {"lines": [line(title, gain, at_least=BOTH_CORES)], "backend": backend}}
 
 
 def large() -> dict:

@@ -31,6 +31,7 @@ def stages(quick: bool = False) -> dict[str, Callable[[], dict[str, Any]]]:
         "one trajectory": partial(runs.one_trajectory, ratio, repeats),
         "implicit steps": partial(runs.implicit, repeats),
         "a batch": partial(batches.batch, ratio, repeats),
+        "robots": partial(batches.robot, repeats),
         "accuracy": partial(precision.accuracy, quick, 2),
         "other programs": partial(peers.peers, repeats),
     }

@@ -1,12 +1,13 @@
 """A digest of the code of functions, so that archived data record the code that produced them.
 
 The digest of a function covers its bytecode, constants, defaults and closure, and the globals it
-reads: numbers and arrays by value, functions and classes recursively. Of modules of nsdyn, also those
-that a function imports when it is called, it covers what the function names; other modules count by
-the text of their file and by everything in them. Docstrings and comments do not count. Installed
-libraries are not included, except packages that bring problems, integrators or laws; the versions of
-libraries are recorded with the data. So editing a constant or a helper changes the digest, even in a
-notebook, which has no file, and editing one integrator changes it only where that one is used.
+reads: numbers and arrays by value, functions and classes recursively. Of modules of nsdyn, also
+those that a function imports when it is called, it covers what the function names; other modules
+count by the text of their file and by everything in them. Docstrings and comments do not count.
+Installed libraries are not included, except packages that bring problems, integrators or laws; the
+versions of libraries are recorded with the data. So editing a constant or a helper changes the
+digest, even in a notebook, which has no file, and editing one integrator changes it only where that
+one is used.
 
 Two things of nsdyn are left out: rooms that only check and show (PRESENT), and caches, which are
 containers with lower-case names.

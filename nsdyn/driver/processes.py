@@ -1,0 +1,168 @@
+"""Processes on this machine that call functions, as an executor: `submit` gives a future.
+
+They are new interpreters that import nsdyn, never forks: JAX in a forked process can wait for ever.
+They do not run the user's script again, so it needs no `if __name__ == "__main__"`, and notebooks
+work. Functions and arguments travel as pickles, by cloudpickle where it is installed: then also
+functions that are defined in scripts and notebooks.
+
+A process that dies is replaced, and what it was doing is tried again, TRIES times in all. When the
+process that started them ends, however it ends, they finish what they are doing and end, too.
+"""
+
+import importlib.util
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
+from threading import local
+from typing import Any, BinaryIO
+
+from nsdyn.errors import NsdynError, ProblemError
+
+TRIES = 3
+LENGTH = struct.Struct("<Q")  # in front of each message
+CHILD = "from nsdyn.driver.processes import serve; serve()"
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+class WorkerDied(NsdynError, RuntimeError):
+    """The processes that were given a task died of it."""
+
+
+def packed(what: str, thing: Any) -> bytes:
+    """A pickle of something that goes to another process."""
+    if importlib.util.find_spec("cloudpickle") is not None:
+        import cloudpickle as pickler
+    else:
+        pickler = pickle
+    try:
+        return pickler.dumps(thing)
+    except Exception as error:  # pickles raise what they like
+        raise ProblemError(
+            f"{what}: expected objects that other processes can get, found one that has no pickle: "
+            f"{error}. Define functions and classes at module level, or install cloudpickle"
+        ) from error
+
+
+class Processes(Executor):
+    """So many processes, each started when it is first needed."""
+
+    def __init__(self, count: int):
+        self._threads = ThreadPoolExecutor(count, "process")  # each thread waits for one process
+        self._own = local()
+        self._all: list[_Process] = []
+        self._over = False
+
+    def submit(self, function: Callable, /, *args: Any, **keywords: Any) -> Future:
+        return self._threads.submit(self._call, packed("submit", (function, args, keywords)))
+
+    def _call(self, message: bytes) -> Any:
+        code = 0
+        for _ in range(TRIES):
+            if self._over:
+                break
+            process = getattr(self._own, "process", None)
+            if process is None:
+                process = self._own.process = _Process()
+                self._all.append(process)
+            try:
+                good, result = pickle.loads(process.answer(message))
+            except (EOFError, OSError):
+                code = process.end()
+                self._own.process = None
+                continue
+            if good:
+                return result
+            raise result
+        raise WorkerDied(f"{TRIES} processes in a row died, the last one with exit code {code}")
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End all processes. If `wait`, they finish first what they were given."""
+        if wait:
+            self._threads.shutdown(cancel_futures=cancel_futures)
+        self._over = True
+        for process in self._all:
+            process.end()
+        self._threads.shutdown(cancel_futures=True)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.shutdown(wait=error is None, cancel_futures=True)
+
+
+class _Process:
+    """A process that waits for messages, and answers each."""
+
+    def __init__(self) -> None:
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        self.child = subprocess.Popen(
+            [sys.executable, "-c", CHILD],
+            env=os.environ | ONE_THREAD | {"PYTHONPATH": paths},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def answer(self, message: bytes) -> bytes:
+        _send(_pipe(self.child.stdin), message)
+        return _received(_pipe(self.child.stdout))
+
+    def end(self) -> int:
+        self.child.kill()
+        code = self.child.wait()
+        for pipe in (self.child.stdin, self.child.stdout):
+            with suppress(OSError):  # what was not yet sent cannot be
+                _pipe(pipe).close()
+        return code
+
+
+def _pipe(pipe: Any) -> BinaryIO:
+    return pipe
+
+
+def serve() -> None:
+    """In a process: answer messages until there are no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us is told, and ends us
+    source = os.fdopen(os.dup(0), "rb")
+    target = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what functions print is no answer
+    while True:
+        try:
+            message = _received(source)
+        except EOFError:
+            return
+        _send(target, _answer(message))
+
+
+def _answer(message: bytes) -> bytes:
+    try:
+        function, args, keywords = pickle.loads(message)
+        return packed("result", (True, function(*args, **keywords)))
+    except Exception as error:
+        try:
+            answer = packed("error", (False, error))
+            pickle.loads(answer)  # some errors can be packed, but not unpacked
+        except Exception:
+            return pickle.dumps((False, NsdynError(f"{type(error).__name__}: {error}")))
+        return answer
+
+
+def _send(pipe: BinaryIO, message: bytes) -> None:
+    pipe.write(LENGTH.pack(len(message)))
+    pipe.write(message)
+    pipe.flush()
+
+
+def _received(pipe: BinaryIO) -> bytes:
+    """The next message; EOFError if there is none, or only a part of one."""
+    head = pipe.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        raise EOFError
+    length = LENGTH.unpack(head)[0]
+    message = pipe.read(length)
+    if len(message) < length:
+        raise EOFError
+    return message
