@@ -126,6 +126,7 @@ class Functions:
 
     def call(self, lower: Any, closed: Any, values: Sequence[Any]) -> list[Any]:
         """The results of a call."""
+        lower.together(values)
         for value in values:
             if isinstance(value, np.ndarray):
                 for node in value.ravel():
@@ -160,6 +161,7 @@ class Functions:
             arrays.append(storage)
         own = [args.inside(inner, value, numbers, arrays) for value in args.values]
         found = inner.closed(closed, own)
+        inner.together(found)
         places = {id(item): k for passed in (numbers, arrays) for k, item in enumerate(passed)}
         function.results = [_result(inner, function, value, places) for value in found]
         function.lines = inner.lines
