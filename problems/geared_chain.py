@@ -75,7 +75,7 @@ def coordinates(n: int) -> tuple[str, ...]:
     return chain_coordinates([f"motor {i + 1}" for i in range(n)])
 
 
-SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential, solve=solve)
+SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential)
 
 
 def parameters(chain: Chain, ratio: Numbers, point: Numbers, compensation: Number = 0.0) -> dict:

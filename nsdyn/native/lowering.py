@@ -196,6 +196,7 @@ class Lowering(Writer):
             return Storage(name, len(flat), kind, True, self.mask, writable=False)
         storage = self.storage(len(flat), kind, all(node.uniform for node in flat))
         lanes = not storage.uniform
+        self.angles(flat[:period])
         for k, node in enumerate(flat[:period]):
             self.line(f"{storage.name}[{k}] = {self.value(node, lanes)};")
         if period < len(flat):
