@@ -3,7 +3,7 @@
 The size of a chunk is a power of two, so that sweeps of all sizes share a few programs; the last
 chunk is filled up by repetition. Chunks are small, because in a batch every trajectory waits
 wherever one of them has an event, and copies its event log while it waits. They run in threads, one
-for each core, unless the program calls LAPACK (systems of more than 5 unknowns): XLA shares a
+for each core, unless the program calls LAPACK (systems of more than 6 unknowns): XLA shares a
 batched call out to the threads that wait for it, and programs side by side can wait for ever.
 """
 

@@ -28,16 +28,24 @@ X_{i+1},
 
     M_ij = s_i . (X_{i+1}^T ... X_j^T C_j s_j) for i <= j,   plus J_i on the diagonal            (7)
 
+in axes of the world, but still about the joints: then X_i is a shift by d_i = r_i - r_{i-1}, and
+only constants of the links are turned. With mass m, first moment c and inertia J about the joint,
+
+    c' = c + m d,   J' = J + (e . d) 1 - (e d^T + d e^T)/2,   e = 2 c + m d = c + c'             (9)
+
 The momenta M v, for energies, without M:
 
     h_i = I_i v_i + X_{i+1}^T h_{i+1},   (M v)_i = s_i . h_i + J_i q_i'                          (8)
 
+(2), (3) and (7) are written in vectors and blocks of three, since half of the entries of X_i and
+I_i are zeros or repeat others.
+
 The params of a chain as a `System` are a dict with the `Chain` under "chain" and, if there are
 drives, the joint forces under "torque". `chain_system(n)` returns the faster system for n links:
 `DENSE`, with (7) and a factorisation of M, for short chains, and `SYSTEM`, with (4)-(6) and (8),
-for longer ones. Up to 5 links the factorisation is unrolled and the difference is small; from 6
-links on it calls LAPACK, the recursion is faster, and the ratio grows with n^2 (`nsdyn bench`
-measures it).
+for longer ones. Up to 6 links the factorisation is unrolled, and (7) takes a third of the
+arithmetic of (4)-(6); beyond, it calls LAPACK, the recursion is faster, and the ratio grows with
+n^2 (`nsdyn bench` measures it).
 """
 
 import jax
@@ -51,7 +59,7 @@ from nsdyn.mechanics.system import System
 from nsdyn.multibody.chain import Chain, Links, frames, joint, links, turned, twists
 from nsdyn.numerics import small
 
-SHORT = small.UNROLL  # links up to which the dense mass matrix is faster
+SHORT = small.UNROLL_DEFINITE  # links up to which the dense mass matrix is faster
 
 
 @traced_once
@@ -188,7 +196,7 @@ def mass_matrix(chain: Chain, q: Float[Array, " n"]) -> Float[Array, "n n"]:
         t = jnp.where(here, (cross(c, u) + small.matvec(J, w))[:, None], carry[4])
         e = 2.0 * c + m * d
         both = e[:, None] * d[None, :]
-        J = J + _product(e, d) * np.eye(3) - 0.5 * (both + both.T)  # (8)
+        J = J + _product(e, d) * np.eye(3) - 0.5 * (both + both.T)  # (9)
         return (m, c + m * d, J, f, t + cross(d, f)), _product(u, f) + _product(w, t)
 
     start = (jnp.zeros(()), jnp.zeros(3), jnp.zeros((3, 3)), jnp.zeros((3, n)), jnp.zeros((3, n)))

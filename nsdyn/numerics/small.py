@@ -21,7 +21,7 @@ from nsdyn._types import Matrix, Scalar, Solve, Velocity
 from nsdyn.numerics.rank import SMALLEST_PIVOT
 
 UNROLL = 5
-UNROLL_DEFINITE = 6  # the same for positive definite matrices, such as the mass matrix of a 6R robot
+UNROLL_DEFINITE = 6  # for positive definite matrices, such as the mass matrix of a 6R robot
 WELL_APART = 1e-2  # squared sine above which an angle costs no digits
 
 
