@@ -107,9 +107,7 @@ def after(
     return jnp.where(forward, SLIPS_FORWARD, jnp.where(backward, SLIPS_BACKWARD, mode))  # (5)
 
 
-SYSTEM = nsdyn.System(
-    mass=geared_chain.mass, force=force, potential=geared_chain.potential, solve=geared_chain.solve
-)
+SYSTEM = nsdyn.System(mass=geared_chain.mass, force=force, potential=geared_chain.potential)
 
 
 def emergency_stop(

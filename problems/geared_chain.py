@@ -34,7 +34,7 @@ from nsdyn._types import (
     Velocity,
 )
 from nsdyn.multibody.chain import Chain, tip
-from nsdyn.multibody.chain_dynamics import bias, height_energy, inverse_mass, mass_matrix
+from nsdyn.multibody.chain_dynamics import bias, height_energy, mass_matrix
 from nsdyn.multibody.skeleton import chain_coordinates, chain_shape
 
 
@@ -49,11 +49,6 @@ def force(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Velocity:
         lambda x: x.gravity, p["chain"], (1.0 - p["compensation"]) * p["chain"].gravity
     )  # (2)
     return -bias(chain, q / N, v / N) / N  # (1)
-
-
-def solve(q: Configuration, b: Velocity, p: Params) -> Velocity:
-    N = p["ratio"]
-    return N * inverse_mass(p["chain"], q / N, N * b)  # (1)
 
 
 def potential(q: Configuration, p: Params) -> Scalar:
@@ -75,7 +70,7 @@ def coordinates(n: int) -> tuple[str, ...]:
     return chain_coordinates([f"motor {i + 1}" for i in range(n)])
 
 
-SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential, solve=solve)
+SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential)
 
 
 def parameters(chain: Chain, ratio: Numbers, point: Numbers, compensation: Number = 0.0) -> dict:

@@ -61,6 +61,9 @@ UNARY = {
     "finite": lambda a: lax.is_finite(a.special),
     "round": lambda a: jnp.stack([jnp.round(a.special), lax.ceil(a.special)]),
     "angle": lambda a: jnp.stack([jnp.sin(a.angle), jnp.cos(a.angle)]),
+    "angles of angles": lambda a: jnp.sin(
+        a.x + jnp.cos(a.y * jnp.sin(a.angle)) + jnp.sin(jnp.cos(a.angle[::-1]))
+    ),
     "asin of unit": lambda a: jnp.stack(
         [jnp.arcsin(a.unit), jnp.arccos(a.unit), lax.atanh(a.unit)]
     ),

@@ -4,7 +4,7 @@ The size of a chunk is a power of two, so that sweeps of all sizes share a few p
 chunk is filled up by repetition. It does not depend on the number of cores or processes, and so the
 bits of a result do not. Chunks are small, because in a batch every trajectory waits wherever one of
 them has an event, and copies its event log while it waits. They may run in threads, one for each
-core, unless the program calls LAPACK (systems of more than 5 unknowns under XLA): XLA shares a
+core, unless the program calls LAPACK (systems of more than 6 unknowns under XLA): XLA shares a
 batched call out to the threads that wait for it, and programs side by side can wait for ever.
 """
 

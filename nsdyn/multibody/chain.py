@@ -223,13 +223,26 @@ def _each_link(constants: Callable, *arguments: Any) -> tuple[Array, ...]:
     return jax.jit(jax.vmap(constants))(*arguments)
 
 
+def turned(chain: Chain, q: Float[Array, " n"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    """a and b of (*) for every joint."""
+    return jnp.where(chain.slides > 0.5, q, jnp.sin(q)), 1.0 - jnp.cos(q)
+
+
 def _exponential(
-    slides: Float[Array, " n"], constants: Float[Array, "n 3 d d"], q: Float[Array, " n"]
+    chain: Chain, constants: Float[Array, "n 3 d d"], q: Float[Array, " n"]
 ) -> Float[Array, "n d d"]:
     """(*)"""
-    a = jnp.where(slides > 0.5, q, jnp.sin(q))
-    b = 1.0 - jnp.cos(q)
-    return constants[:, 0] + a[:, None, None] * constants[:, 1] + b[:, None, None] * constants[:, 2]
+    a, b = (x[:, None, None] for x in turned(chain, q))
+    return constants[:, 0] + a * constants[:, 1] + b * constants[:, 2]
+
+
+def joint(
+    H: Float[Array, "3 4 4"], a: Float[Array, ""], b: Float[Array, ""]
+) -> tuple[Float[Array, "3 3"], Float[Array, " 3"]]:
+    """The rotation and the place of a link frame relative to the previous one: (*) for H_i, without
+    its last row. Taken apart, no array of zeros and ones has to be multiplied."""
+    R = H[0, :3, :3] + a * H[1, :3, :3] + b * H[2, :3, :3]
+    return R, H[0, :3, 3] + a * H[1, :3, 3] + b * H[2, :3, 3]
 
 
 class Links(NamedTuple):
@@ -243,12 +256,12 @@ class Links(NamedTuple):
 
 
 def links(chain: Chain, q: Float[Array, " n"]) -> Links:
-    return Links(_exponential(chain.slides, chain.X, q), chain.s, chain.inertia, chain.rotor)
+    return Links(_exponential(chain, chain.X, q), chain.s, chain.inertia, chain.rotor)
 
 
 def frames(chain: Chain, q: Float[Array, " n"]) -> Float[Array, "n 4 4"]:
     """H_i = [[R, r], [0, 1]]: the frame of each link relative to the previous one."""
-    return _exponential(chain.slides, chain.H, q)
+    return _exponential(chain, chain.H, q)
 
 
 def poses(chain: Chain, q: Float[Array, " n"]) -> tuple[Float[Array, "n 3 3"], Float[Array, "n 3"]]:

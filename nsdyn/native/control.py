@@ -151,6 +151,7 @@ class Carry:
         """The assignments at the end of a turn."""
         lower = self.lower
         new = self._apart(new)
+        lower.together(new)
         pairs: list[tuple[Node, Node, str]] = []
         for part, value in zip(self.parts, new, strict=True):
             if isinstance(part, Memory):
@@ -187,6 +188,7 @@ def emit(lower: Lowering, values: Sequence[Value], jaxpr=None, first: int = 0) -
     """Give names to numbers that are used inside blocks that follow, and put arrays in memory that
     are indexed there; they are the arguments of `jaxpr` from the place `first` on."""
     places = indexed(jaxpr) if jaxpr is not None else set()
+    lower.together(values)
     for k, value in enumerate(values):
         if isinstance(value, np.ndarray):
             for node in value.ravel():
@@ -454,7 +456,9 @@ def branches(lower: Lowering, which: Node, choices: list, rare: list[bool]) -> l
         outer_rare = lower.is_rare
         lower.is_rare = outer_rare or rare[k]
         with lower.block(mask) as inside:
-            results.append([_Case(lower, value) for value in choice()])
+            found = choice()
+            lower.together(found)
+            results.append([_Case(lower, value) for value in found])
         lower.is_rare = outer_rare
         texts.append((test, inside, rare[k]))
     joined = [_Joined(lower, list(cases), masks) for cases in zip(*results, strict=True)]

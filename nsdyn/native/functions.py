@@ -90,6 +90,16 @@ class Arguments:
         return out.reshape(value.shape)
 
 
+class Signature:
+    """Which arguments a jaxpr reads, and which it only hands back: result number -> argument."""
+
+    def __init__(self, jaxpr: Any):
+        read = {id(x) for equation in jaxpr.eqns for x in equation.invars}
+        self.reads = [id(x) in read for x in jaxpr.invars]
+        place = {id(x): k for k, x in enumerate(jaxpr.invars)}
+        self.handed = {j: place[id(x)] for j, x in enumerate(jaxpr.outvars) if id(x) in place}
+
+
 class Functions:
     """The functions of a program."""
 
@@ -125,21 +135,30 @@ class Functions:
         return "".join(function.text for function in self.order)
 
     def call(self, lower: Any, closed: Any, values: Sequence[Any]) -> list[Any]:
-        """The results of a call."""
-        for value in values:
+        """The results of a call. Arguments that are not read are no part of it, so that calls that
+        differ in them alone share a function."""
+        signature = Signature(closed.jaxpr)
+        read = [v for v, flag in zip(values, signature.reads, strict=True) if flag]
+        lower.together(read)
+        for value in read:
             if isinstance(value, np.ndarray):
                 for node in value.ravel():
                     lower.value(node)
-        args = Arguments(values, lower.mask is not None)
+        args = Arguments(read, lower.mask is not None)
         key = (id(closed.jaxpr), *map(id, closed.consts), args.key)
         function = self.made.get(key)
         if function is None:
-            function = self.made[key] = self._written(lower, closed, args)
+            function = self.made[key] = self._written(lower, closed, args, signature)
             self.kept.append(closed)
         function.callers.append((lower.function, lower.is_rare))
-        return _called(lower, function, args)
+        found = iter(_called(lower, function, args))
+        handed = signature.handed
+        return [
+            values[handed[j]] if j in handed else next(found)
+            for j in range(len(closed.jaxpr.outvars))
+        ]
 
-    def _written(self, lower: Any, closed: Any, args: Arguments) -> Function:
+    def _written(self, lower: Any, closed: Any, args: Arguments, signature: Signature) -> Function:
         self.count += 1
         function = Function(f"f{self.count}")
         inner = lower.beside(function)
@@ -158,8 +177,12 @@ class Functions:
             function.parameters.append(f"const {inner.type(known.kind, known.uniform)} *{name}")
             storage = Storage(name, known.size, known.kind, known.uniform, inner.mask, False)
             arrays.append(storage)
-        own = [args.inside(inner, value, numbers, arrays) for value in args.values]
-        found = inner.closed(closed, own)
+        own = iter([args.inside(inner, value, numbers, arrays) for value in args.values])
+        blank = lambda x: np.empty(x.aval.shape, object)
+        given = zip(closed.jaxpr.invars, signature.reads, strict=True)
+        every = inner.closed(closed, [next(own) if flag else blank(x) for x, flag in given])
+        found = [value for j, value in enumerate(every) if j not in signature.handed]
+        inner.together(found)
         places = {id(item): k for passed in (numbers, arrays) for k, item in enumerate(passed)}
         function.results = [_result(inner, function, value, places) for value in found]
         function.lines = inner.lines

@@ -162,6 +162,10 @@ class Lowering(Writer):
         out[:] = [self.load(value.storage, integer(k)) for k in range(value.size)]
         return out.reshape(value.shape)
 
+    def together(self, values: Sequence[Value]) -> None:
+        """All these are about to be written: begin with the sines and cosines that they need."""
+        self.angles([n for v in values if isinstance(v, np.ndarray) for n in v.ravel()])
+
     def in_memory(self, value: Value, kind: str, fresh: bool = False) -> Memory:
         """The array in memory; one of its own, to write into, if `fresh`."""
         if isinstance(value, Memory):
@@ -192,6 +196,7 @@ class Lowering(Writer):
             return Storage(name, len(flat), kind, True, self.mask, writable=False)
         storage = self.storage(len(flat), kind, all(node.uniform for node in flat))
         lanes = not storage.uniform
+        self.angles(flat[:period])
         for k, node in enumerate(flat[:period]):
             self.line(f"{storage.name}[{k}] = {self.value(node, lanes)};")
         if period < len(flat):

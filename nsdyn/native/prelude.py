@@ -5,8 +5,11 @@ Every function exists for a scalar (a number that all lanes share) and, with mor
 a vector. Masks of lanes are integers, all bits set or none.
 
 Sine and cosine: Cody-Waite reduction by pi/2 in three parts, which leaves less than an ulp up to
-1e5, and fdlibm's polynomials on [-pi/4, pi/4]; larger arguments go to the C library.
+1e5, and fdlibm's polynomials on [-pi/4, pi/4]; larger arguments go to the C library. A single run,
+which has no lanes, packs the angles that it needs at the same time into vectors of PACK.
 """
+
+PACK = 4  # angles of a single run whose sines and cosines are computed side by side
 
 COMMON = r"""
 #define F static inline __attribute__((always_inline))
@@ -92,15 +95,25 @@ static __attribute__((noinline, cold)) void far_trig(double x, double &s, double
 }
 """
 
-VECTOR = r"""
+VECTOR_TRIG = r"""
 typedef double vd __attribute__((vector_size(8 * L)));
 typedef long vl __attribute__((vector_size(8 * L)));
+F bool any(vl x) { i8 y = 0; for (int l = 0; l < L; l++) y |= x[l]; return y != 0; }
+F vd abs_(vd x) { return (vd)((vl)x & 0x7fffffffffffffffL); }
+static __attribute__((noinline, cold)) void far_trig(vd x, vd &s, vd &c)
+{
+    for (int l = 0; l < L; l++) if (!(__builtin_fabs(x[l]) <= huge_angle)) {
+        s[l] = sin(x[l]); c[l] = cos(x[l]);
+    }
+}
+"""
+
+VECTOR = r"""
 F vd S(double x) { return x - (vd){}; }
 F vl S(i8 x) { return x - (vl){}; }
 F vl S(bool x) { return -(i8)x - (vl){}; }
 F vd S(vd x) { return x; }
 F vl S(vl x) { return x; }
-F bool any(vl x) { i8 y = 0; for (int l = 0; l < L; l++) y |= x[l]; return y != 0; }
 F bool all(vl x) { i8 y = -1; for (int l = 0; l < L; l++) y &= x[l]; return y != 0; }
 F vd choose(vl p, vd a, vd b) { return p ? a : b; }
 F vl choose(vl p, vl a, vl b) { return p ? a : b; }
@@ -108,7 +121,6 @@ F vd max_(vd a, vd b) { return ((a > b) | (a != a)) ? a : b; }
 F vd min_(vd a, vd b) { return ((a < b) | (a != a)) ? a : b; }
 F vl max_(vl a, vl b) { return a > b ? a : b; }
 F vl min_(vl a, vl b) { return a < b ? a : b; }
-F vd abs_(vd x) { return (vd)((vl)x & 0x7fffffffffffffffL); }
 F vl abs_(vl x) { return x < 0 ? -x : x; }
 F vd sign_(vd x)
 {
@@ -130,12 +142,6 @@ EACH1(acos) EACH1(atan) EACH1(sinh) EACH1(cosh) EACH1(tanh) EACH1(asinh) EACH1(a
 EACH1(exp) EACH1(exp2) EACH1(expm1) EACH1(log) EACH1(log1p) EACH1(cbrt) EACH1(erf) EACH1(erfc)
 EACH2(vd, atan2) EACH2(vd, pow) EACH2(vd, rem_) EACH2(vl, rem_) EACH2(vl, div_)
 EACH2(vd, nextafter)
-static __attribute__((noinline, cold)) void far_trig(vd x, vd &s, vd &c)
-{
-    for (int l = 0; l < L; l++) if (!(__builtin_fabs(x[l]) <= huge_angle)) {
-        s[l] = sin(x[l]); c[l] = cos(x[l]);
-    }
-}
 F vd gather_(const vd *p, vl k) { vd y; for (int l = 0; l < L; l++) y[l] = p[k[l]][l]; return y; }
 F vl gather_(const vl *p, vl k) { vl y; for (int l = 0; l < L; l++) y[l] = p[k[l]][l]; return y; }
 F vd gather_(const double *p, vl k) { vd y; for (int l = 0; l < L; l++) y[l] = p[k[l]]; return y; }
@@ -256,9 +262,10 @@ def prelude(lanes: int) -> str:
     level = "O1" if lanes > 1 else "O0"
     cold = f'#define COLD __attribute__((noinline, cold, optimize("{level}")))\n'
     scalar = TRIG.replace("@T@", "double").replace("@I@", "i8")
-    text = cold + COMMON + SCALAR + scalar
+    vector = VECTOR_TRIG + TRIG.replace("@T@", "vd").replace("@I@", "vl")
+    width = lanes if lanes > 1 else PACK
+    text = f"#define L {width}\n" + cold + COMMON + SCALAR + scalar + vector
     if lanes > 1:
-        vector = TRIG.replace("@T@", "vd").replace("@I@", "vl")
-        return f"#define L {lanes}\n" + text + VECTOR + vector + MEMORY
+        return text + VECTOR + MEMORY
     same = "".join(f"F {t} S({t} x) {{ return x; }}\n" for t in ("double", "i8", "bool"))
     return text + same + MEMORY

@@ -55,6 +55,7 @@ class Source:
             for k, (v, flag) in enumerate(zip(jaxpr.jaxpr.invars, _shared(own, lanes), strict=True))
         ]
         results = lower.closed(jaxpr, args)
+        lower.together(results)
         for k, (value, (_, dtype)) in enumerate(zip(results, outputs, strict=True)):
             _result(lower, k, value, kind_of(dtype))
         self.interface = Interface(lanes, inputs, outputs, lower.work)

@@ -1,12 +1,13 @@
 """C++ text: nested blocks, a variable for every node that is asked for, and storage for arrays."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from nsdyn.native.graph import BOOL, FLOAT, INT, SHORT, Graph, Node
+from nsdyn.native.prelude import PACK
 from nsdyn.native.unsupported import Unsupported
 
 ON_STACK = 4096  # bytes of an array at most that lives on the stack
@@ -144,6 +145,14 @@ class Writer:
 
     def value(self, root: Node, lanes: bool = False) -> str:
         """The text of a number; as a vector if `lanes`."""
+        if root.op != "const" and root.name is None:
+            self.angles([root])
+            self._write_tree(root)
+        text = literal(root) if root.op == "const" else root.name
+        return f"S({text})" if lanes and root.uniform and self.lanes > 1 else text
+
+    def _write_tree(self, root: Node) -> None:
+        """Write a number, after all that it needs."""
         stack = [root]
         while stack:
             node = stack[-1]
@@ -156,8 +165,6 @@ class Writer:
                 continue
             stack.pop()
             self._write(node)
-        text = literal(root) if root.op == "const" else root.name
-        return f"S({text})" if lanes and root.uniform and self.lanes > 1 else text
 
     def _write(self, node: Node) -> None:
         type_ = self.type(node.kind, node.uniform)
@@ -172,14 +179,67 @@ class Writer:
 
     def _trig(self, node: Node, arg: str, type_: str) -> str:
         """Sine and cosine come together."""
+        known = self._known_trig(node)
+        if known is None:
+            known = self.name(), self.name()
+            self.line(f"{type_} {known[0]}, {known[1]}; trig({arg}, {known[0]}, {known[1]});")
+            self.graph.tables[-1]["trig", id(node.args[0])] = known
+        return known[node.op == "cos"]
+
+    def angles(self, roots: Sequence[Node]) -> None:
+        """Write the sines and cosines that these numbers need, those side by side that do not need
+        each other. With lanes, all are side by side already."""
+        if self.lanes > 1:
+            return
+        for group in self._angle_levels(roots):
+            for k in range(0, len(group), PACK):
+                if len(group[k : k + PACK]) > 1:
+                    self._pack(group[k : k + PACK])
+
+    def _pack(self, angles: list[Node]) -> None:
+        """Sines and cosines of a few angles."""
+        for angle in angles:
+            self._write_tree(angle)
+        s, c = self.name("s"), self.name("s")
+        entries = ", ".join(literal(x) if x.known else str(x.name) for x in angles)
+        self.line(f"vd {s}, {c}; trig((vd){{{entries}}}, {s}, {c});")
+        for k, angle in enumerate(angles):
+            names = self.name(), self.name()
+            self.line(f"const double {names[0]} = {s}[{k}], {names[1]} = {c}[{k}];")
+            self.graph.tables[-1]["trig", id(angle)] = names
+
+    def _angle_levels(self, roots: Sequence[Node]) -> list[list[Node]]:
+        """The angles whose sines or cosines are not known yet; an angle in a list depends on those
+        in the lists before."""
+        level: dict[int, int] = {}  # of a node: how many of the lists it depends on
+        found: list[dict[int, Node]] = []
+        stack = list(roots)
+        while stack:
+            node = stack[-1]
+            if id(node) in level:
+                stack.pop()
+                continue
+            if node.op == "const" or node.name is not None:
+                level[id(node)] = 0
+                stack.pop()
+                continue
+            waiting = [a for a in node.args if id(a) not in level]
+            if waiting:
+                stack += waiting
+                continue
+            stack.pop()
+            level[id(node)] = here = max((level[id(a)] for a in node.args), default=0)
+            if node.op in ("sin", "cos") and not self._known_trig(node):
+                if here == len(found):
+                    found.append({})
+                found[here][id(node.args[0])] = node.args[0]
+                level[id(node)] = here + 1
+        return [list(group.values()) for group in found]
+
+    def _known_trig(self, node: Node) -> tuple[str, str] | None:
+        """The names of the sine and the cosine of this angle, if they have been written."""
         key = ("trig", id(node.args[0]))
-        for table in reversed(self.graph.tables):
-            if key in table:
-                return table[key][node.op == "cos"]
-        s, c = self.name(), self.name()
-        self.line(f"{type_} {s}, {c}; trig({arg}, {s}, {c});")
-        self.graph.tables[-1][key] = s, c
-        return s if node.op == "sin" else c
+        return next((t[key] for t in reversed(self.graph.tables) if key in t), None)
 
     # Arrays
 

@@ -1,7 +1,8 @@
 """Linear algebra of the small, dense systems that every step solves.
 
-Systems of up to UNROLL unknowns are factored by an unrolled LDL^T: inside a compiled loop one
-LAPACK call costs more than a whole unrolled step. Larger ones use LAPACK's Cholesky factorisation.
+Systems of up to UNROLL unknowns (UNROLL_DEFINITE if they are positive definite) are factored by an
+unrolled LDL^T: inside a compiled loop one LAPACK call costs more than a whole unrolled step. Larger
+ones use LAPACK's Cholesky factorisation.
 
 Semidefinite matrices can be factored too: a row that depends on the rows before it (as defined in
 `nsdyn.numerics.rank`) leaves a pivot that is zero to round-off, and its unknown is set to zero.
@@ -20,6 +21,7 @@ from nsdyn._types import Matrix, Scalar, Solve, Velocity
 from nsdyn.numerics.rank import SMALLEST_PIVOT
 
 UNROLL = 5
+UNROLL_DEFINITE = 6  # for positive definite matrices, such as the mass matrix of a 6R robot
 WELL_APART = 1e-2  # squared sine above which an angle costs no digits
 
 
@@ -44,7 +46,7 @@ def factor(a: Float[Array, "n n"], semidefinite: bool = False) -> Callable:
     n = a.shape[0]
     if n == 0:
         return lambda b: b
-    if n <= UNROLL:
+    if n <= (UNROLL if semidefinite else UNROLL_DEFINITE):
         return Unrolled(entries(a), semidefinite)
     if semidefinite:
         return _masked_cholesky(a)
