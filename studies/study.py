@@ -190,10 +190,7 @@ def _compute(
         return
     # Spawned, since JAX in a forked process can wait for ever.
     with ProcessPoolExecutor(min(jobs, len(todo)), mp_context=get_context("spawn")) as workers:
-        tasks = [
-            workers.submit(study_cells.work, chosen, pair, data, force, _cells(chosen, pair))
-            for pair in todo
-        ]
+        tasks = [workers.submit(study_cells.work, chosen, pair, data, force) for pair in todo]
         try:
             for done, task in enumerate(as_completed(tasks), 1):
                 task.result()

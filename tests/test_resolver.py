@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 import nsdyn
 from nsdyn import integrators, laws, problems
+from nsdyn._code_digest import code_digest
 from nsdyn.cli.commands import _integrator, app
 from nsdyn.errors import FileError, ProblemError
 from nsdyn.studies import compare
-from nsdyn.studies.lib.code_digest import code_digest
 from nsdyn.studies.lib.written import law as _law
 
 ROOT = Path(__file__).resolve().parents[1]

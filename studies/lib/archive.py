@@ -30,9 +30,9 @@ import numpy as np
 import xarray as xr
 
 import nsdyn
+from nsdyn._code_digest import code_digest
 from nsdyn.errors import FileError
 from nsdyn.results.solution import plain
-from nsdyn.studies.lib.code_digest import code_digest
 
 INDEX, TIMING = "index.json", "timing.json"
 KEY_LENGTH = 20  # hexadecimal digits

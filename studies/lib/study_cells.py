@@ -23,6 +23,7 @@ import jax
 import numpy as np
 from xarray import Dataset
 
+from nsdyn._code_digest import code_digest
 from nsdyn._repr import format_object, settings_text
 from nsdyn.analysis.residuals import batch_residuals
 from nsdyn.driver.arguments import batch_values, setup
@@ -34,7 +35,6 @@ from nsdyn.laws.base import AbstractLaw
 from nsdyn.problem import Problem
 from nsdyn.results.solution import Solution, plain
 from nsdyn.studies.lib import archive
-from nsdyn.studies.lib.code_digest import code_digest
 from nsdyn.studies.lib.study_file import RESIDUALS, Plan
 
 EVENTS = ("t", "Lam", "v_before", "v_after", "kinetic_before", "kinetic_after")
@@ -168,15 +168,12 @@ def is_done(folder: Path, cell: Cell) -> bool:
     return archive.exists(folder, cell.key, cell.words)
 
 
-def work(
-    plan: Plan, pair: Pair, folder: Path, force: bool = False, known: list[Cell] | None = None
-) -> list[str]:
+def work(plan: Plan, pair: Pair, folder: Path, force: bool = False) -> list[str]:
     """Compute the missing cells of a pair; returns their keys. A refusal and a status are results;
-    an error or a kill leaves no file. `known` are the cells as the caller describes them: objects
-    that came from another process may be described otherwise."""
+    an error or a kill leaves no file."""
     done = []
     if not pair.integrator:
-        cell = reference(plan, pair.problem, pair.law) if known is None else known[0]
+        cell = reference(plan, pair.problem, pair.law)
         if force or not is_done(folder, cell):
             found = _reference(plan, plan.problems[pair.problem], plan.laws[pair.law])
             archive.write(folder, cell.key, found, cell.words)
@@ -184,7 +181,7 @@ def work(
         return done
     if refusal(plan, pair) is not None:
         return done
-    for cell in cells(plan, pair) if known is None else known:
+    for cell in cells(plan, pair):
         if force or not is_done(folder, cell):
             variables, timing = _timed(plan, cell)
             archive.write(folder, cell.key, variables, cell.words)
