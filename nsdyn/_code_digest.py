@@ -10,17 +10,19 @@ except packages that bring problems, integrators or laws; the versions of librar
 with the data. So editing a constant or a helper changes the digest, even in a notebook, which has
 no file, and editing one integrator changes it only where that one is used.
 
-Two things of nsdyn are left out: rooms that only check and show (PRESENT), and caches, which are
+Two things of nsdyn are left out: what only checks, shows and keeps (ASIDE), and caches, which are
 containers with lower-case names.
 """
 
 import dataclasses
+import importlib
 import inspect
 import sys
 import sysconfig
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
+from pkgutil import iter_modules
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -29,12 +31,10 @@ import numpy as np
 from nsdyn import _named
 from nsdyn._digest import Reader, is_own
 
-PRESENT = (
-    "nsdyn.checks",
-    "nsdyn.cli",
-    "nsdyn.errors",
-    "nsdyn.results.netcdf",
-    "nsdyn.results.plot",
+ASIDE = (
+    *("nsdyn.checks", "nsdyn.cli", "nsdyn.errors", "nsdyn.results.netcdf", "nsdyn.results.plot"),
+    *("nsdyn._cache", "nsdyn._code_digest", "nsdyn._compiler", "nsdyn._digest", "nsdyn._kept"),
+    "nsdyn._watched",
 )
 KINDS = ("problems", "integrators", "laws")
 FOLDERS = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib"))
@@ -59,7 +59,7 @@ class CodeReader(Reader):
 
     def library(self, module: str) -> str | None:
         """Names of libraries count, and nothing else of them."""
-        if module.startswith(PRESENT):
+        if module.startswith(ASIDE):
             return INSTALLED
         if module.partition(".")[0] in _packages():
             return None
@@ -113,10 +113,16 @@ class CodeReader(Reader):
             super()._module(module, names)
 
     def _members(self, module: ModuleType, names: frozenset) -> None:
-        """Modules beside this one are not what a name in it stands for."""
-        inside = lambda x: x.__name__.startswith(f"{module.__name__}.")
-        other = {k for k, x in vars(module).items() if isinstance(x, ModuleType) and not inside(x)}
-        super()._members(module, names - other)
+        """What a module of ours has under these names, imported or not; modules only if they are
+        inside of it."""
+        known = vars(module).keys() | set(getattr(module, "__all__", ())) | _inside(module)
+        for name in sorted(names & known):
+            found = getattr(module, name, None)
+            if found is None and name in _inside(module):
+                found = importlib.import_module(f"{module.__name__}.{name}")
+            within = not isinstance(found, ModuleType) or name in _inside(module)
+            if within and found is not None:
+                self._member("member", name, {name: found, "__name__": module.__name__}, names)
 
     def _text(self, module: ModuleType) -> None:
         if is_own(module.__name__):
@@ -124,6 +130,12 @@ class CodeReader(Reader):
         with suppress(OSError, TypeError):  # no source file; what is in it is read all the same
             self.put(inspect.getsource(module))
         self._mapping({k: v for k, v in vars(module).items() if not k.startswith("__")})
+
+
+@cache
+def _inside(module: ModuleType) -> frozenset[str]:
+    """The modules in a package, imported or not."""
+    return frozenset(found.name for found in iter_modules(getattr(module, "__path__", ())))
 
 
 def _file(module: str) -> str:
