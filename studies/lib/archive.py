@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -239,9 +240,10 @@ def provenance() -> dict[str, Any]:
     }
 
 
+@cache
 def commit() -> str | None:
-    """The commit of the source tree that nsdyn runs from, with '+' if files have changed; None if
-    unknown."""
+    """The commit of the source tree that nsdyn runs from, with '+' if files had changed when it was
+    first asked for; None if unknown."""
     root = Path(nsdyn.__file__).resolve().parents[1]
     if not (root / ".git").exists():  # nsdyn may be installed inside another repository
         return None

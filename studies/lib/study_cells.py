@@ -16,6 +16,7 @@ twice its step tells how far it can be trusted.
 
 import hashlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -109,7 +110,32 @@ def refusal(plan: Plan, pair: Pair) -> str | None:
     return None
 
 
-def cells(plan: Plan, pair: Pair) -> list[Cell]:
+class Contents(NamedTuple):
+    """All cells of a study, and why pairs cannot run. A pair without an integrator is a reference;
+    it comes before those that need it."""
+
+    cells: dict[Pair, list[Cell]]
+    refused: dict[Pair, str]
+
+    def only(self, chosen: Callable[[Pair], bool]) -> "Contents":
+        """The chosen pairs and their references."""
+        pairs = [pair for pair in self.cells if pair.integrator and chosen(pair)]
+        needed = {Pair(pair.problem, "", pair.law) for pair in pairs}
+        cells = {k: x for k, x in self.cells.items() if k in needed or k in pairs}
+        return Contents(cells, {k: x for k, x in self.refused.items() if chosen(k)})
+
+
+def contents(plan: Plan) -> Contents:
+    """All of a study. This reads the code of all that takes part: once for a run of the study."""
+    reasons = {pair: refusal(plan, pair) for pair in pairs(plan)}
+    able = [pair for pair, why in reasons.items() if why is None]
+    needed = dict.fromkeys(Pair(pair.problem, "", pair.law) for pair in able)
+    cells = {pair: [_reference_cell(plan, pair)] for pair in needed}
+    cells |= {pair: _cells(plan, pair) for pair in able}
+    return Contents(cells, {pair: why for pair, why in reasons.items() if why is not None})
+
+
+def _cells(plan: Plan, pair: Pair) -> list[Cell]:
     """The cells of a pair, in order of the steps."""
     problem, law = plan.problems[pair.problem], plan.laws[pair.law]
     integrator = plan.integrators[pair.integrator]
@@ -126,16 +152,17 @@ def cells(plan: Plan, pair: Pair) -> list[Cell]:
     return found
 
 
-def reference(plan: Plan, problem: str, law: str) -> Cell:
+def _reference_cell(plan: Plan, pair: Pair) -> Cell:
     """The reference of a problem and a law."""
-    chosen, rule, finer = plan.problems[problem], plan.laws[law], plan.finer.integrator
+    chosen, rule = plan.problems[pair.problem], plan.laws[pair.law]
+    finer = plan.finer.integrator
     coded = code_digest(_reference, *_coded(chosen, finer, rule))
     wanted = reference_times(plan, chosen)
     words = _described(chosen, finer, rule, coded) | {
         "step": grid(plan, chosen, len(plan.steps) - 1).step / plan.finer.refine,
         "times": hashlib.sha256(wanted.tobytes()).hexdigest(),
     }
-    return Cell(Pair(problem, "", law), len(plan.steps) - 1, words)
+    return Cell(pair, len(plan.steps) - 1, words)
 
 
 def reference_times(plan: Plan, problem: Problem) -> np.ndarray:
@@ -168,25 +195,21 @@ def is_done(folder: Path, cell: Cell) -> bool:
     return archive.exists(folder, cell.key, cell.words)
 
 
-def work(plan: Plan, pair: Pair, folder: Path, force: bool = False) -> list[str]:
-    """Compute the missing cells of a pair; returns their keys. A refusal and a status are results;
-    an error or a kill leaves no file."""
+def work(plan: Plan, todo: list[Cell], folder: Path, force: bool = False) -> list[str]:
+    """Compute those cells that are missing; returns their keys. A status is a result; an error or a
+    kill leaves no file."""
     done = []
-    if not pair.integrator:
-        cell = reference(plan, pair.problem, pair.law)
-        if force or not is_done(folder, cell):
-            found = _reference(plan, plan.problems[pair.problem], plan.laws[pair.law])
+    for cell in todo:
+        if is_done(folder, cell) and not force:
+            continue
+        if cell.is_reference:
+            found = _reference(plan, plan.problems[cell.pair.problem], plan.laws[cell.pair.law])
             archive.write(folder, cell.key, found, cell.words)
-            done.append(cell.key)
-        return done
-    if refusal(plan, pair) is not None:
-        return done
-    for cell in cells(plan, pair):
-        if force or not is_done(folder, cell):
+        else:
             variables, timing = _timed(plan, cell)
             archive.write(folder, cell.key, variables, cell.words)
             archive.write_json(folder / f"{cell.key}.timing.json", timing)
-            done.append(cell.key)
+        done.append(cell.key)
     return done
 
 
