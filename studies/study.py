@@ -45,6 +45,7 @@ def plan(
     refine: int = REFINE,
     metrics: Sequence[str] = SHOWN,
     samples: int = SAMPLES,
+    of_span: bool = False,
     title: str = "study",
 ) -> Plan:
     """A study, as a file would declare it. Problems, integrators and laws are objects or texts."""
@@ -68,6 +69,7 @@ def plan(
         metrics=tuple(metrics),
         figures=FIGURES,
         samples=samples,
+        of_span=of_span,
     )
 
 

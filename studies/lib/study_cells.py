@@ -5,6 +5,8 @@ Steps are rounded such that they divide the time span T of the problem,
 
     h = T/N,    N = round(T/step)                                                                (1)
 
+or N = round(1/step) if steps are shares of the span.
+
 With P > 1 phases, the first step of the run j = 0, ..., P - 1 is shorter by phi_j h, so that events
 fall on other places in their steps:
 
@@ -39,6 +41,7 @@ from nsdyn.studies.lib import archive
 from nsdyn.studies.lib.study_file import RESIDUALS, Plan
 
 EVENTS = ("t", "Lam", "v_before", "v_after", "kinetic_before", "kinetic_after")
+KEPT = 20  # hexadecimal digits of a digest
 REPEATS, PATIENCE = 3, 0.5  # a cell is timed REPEATS times, or until PATIENCE seconds have passed
 
 
@@ -73,7 +76,8 @@ class Cell(NamedTuple):
 def grid(plan: Plan, problem: Problem, step: int) -> Grid:
     """(1), with the sampling of the study."""
     length = problem.t_end - problem.t0
-    count = max(1, round(length / plan.steps[step]))
+    share = plan.steps[step] if plan.of_span else plan.steps[step] / length
+    count = max(1, round(1 / share))
     every = -(-count // plan.samples)
     return Grid(problem.t0, problem.t_end, length / count, every)
 
@@ -101,8 +105,11 @@ def pairs(plan: Plan) -> list[Pair]:
 
 
 def refusal(plan: Plan, pair: Pair) -> str | None:
-    """Why a pair cannot run; None if it can."""
+    """Why a pair cannot, or need not, run; None if it shall."""
     problem, law = plan.problems[pair.problem], plan.laws[pair.law]
+    first = next(iter(plan.laws))
+    if pair.law != first and not sum(problem.model().guard_counts):
+        return f"its constraints never change, so no law is asked; see {first}"
     try:
         setup(problem, plan.integrators[pair.integrator], law, step=plan.steps[0])
     except ProblemError as error:
@@ -129,19 +136,21 @@ def contents(plan: Plan) -> Contents:
     """All of a study. This reads the code of all that takes part: once for a run of the study."""
     reasons = {pair: refusal(plan, pair) for pair in pairs(plan)}
     able = [pair for pair, why in reasons.items() if why is None]
-    needed = dict.fromkeys(Pair(pair.problem, "", pair.law) for pair in able)
-    cells = {pair: [_reference_cell(plan, pair)] for pair in needed}
-    cells |= {pair: _cells(plan, pair) for pair in able}
+    coded = _remembered(code_digest)
+    cells: dict[Pair, list[Cell]] = {}
+    for pair in able:
+        reference = Pair(pair.problem, "", pair.law)
+        if reference not in cells:
+            cells[reference] = [_reference_cell(plan, reference, coded)]
+        cells[pair] = _cells(plan, pair, coded)
     return Contents(cells, {pair: why for pair, why in reasons.items() if why is not None})
 
 
-def _cells(plan: Plan, pair: Pair) -> list[Cell]:
+def _cells(plan: Plan, pair: Pair, coded: Callable[[Any], str]) -> list[Cell]:
     """The cells of a pair, in order of the steps."""
     problem, law = plan.problems[pair.problem], plan.laws[pair.law]
     integrator = plan.integrators[pair.integrator]
-    common = _described(
-        problem, integrator, law, code_digest(_timed, *_coded(problem, integrator, law))
-    )
+    common = _described(problem, integrator, law, (_timed, coded))
     phi = phases(plan)
     found = []
     for k in range(len(plan.steps)):
@@ -152,13 +161,12 @@ def _cells(plan: Plan, pair: Pair) -> list[Cell]:
     return found
 
 
-def _reference_cell(plan: Plan, pair: Pair) -> Cell:
+def _reference_cell(plan: Plan, pair: Pair, coded: Callable[[Any], str]) -> Cell:
     """The reference of a problem and a law."""
     chosen, rule = plan.problems[pair.problem], plan.laws[pair.law]
     finer = plan.finer.integrator
-    coded = code_digest(_reference, *_coded(chosen, finer, rule))
     wanted = reference_times(plan, chosen)
-    words = _described(chosen, finer, rule, coded) | {
+    words = _described(chosen, finer, rule, (_reference, coded)) | {
         "step": grid(plan, chosen, len(plan.steps) - 1).step / plan.finer.refine,
         "times": hashlib.sha256(wanted.tobytes()).hexdigest(),
     }
@@ -170,11 +178,25 @@ def reference_times(plan: Plan, problem: Problem) -> np.ndarray:
     return np.unique(np.concatenate(each))
 
 
-def _coded(problem: Problem, integrator: Any, law: AbstractLaw) -> tuple:
-    return problem.system, problem.constraint, integrator, law
+def _remembered(digest: Callable[[Any], str]) -> Callable[[Any], str]:
+    """The digest of each object is made once, for all pairs."""
+    known: dict[int, tuple[Any, str]] = {}  # with the object: an id is unique while it lives
+
+    def find(thing: Any) -> str:
+        if id(thing) not in known:
+            known[id(thing)] = thing, digest(thing)
+        return known[id(thing)][1]
+
+    return find
 
 
-def _described(problem: Problem, integrator: Any, law: AbstractLaw, code: str) -> dict[str, Any]:
+def _described(
+    problem: Problem, integrator: Any, law: AbstractLaw, made: tuple[Callable, Callable]
+) -> dict[str, Any]:
+    """Everything that the runs of a pair depend on. `made`: the function that makes them, and how
+    to tell code by a digest."""
+    maker, coded = made
+    parts = (maker, problem.system, problem.constraint, integrator, law)
     return {
         "problem": problem.name,
         "system": settings_text(problem.system),
@@ -184,7 +206,7 @@ def _described(problem: Problem, integrator: Any, law: AbstractLaw, code: str) -
         "t_end": problem.t_end,
         "integrator": format_object(integrator, always="*"),
         "law": format_object(law, always="*"),
-        "code": code,
+        "code": [coded(part)[:KEPT] for part in parts],
     }
 
 
