@@ -1,168 +1,152 @@
 """A digest of the code of functions, so that archived data record the code that produced them.
 
-The digest of a function covers its bytecode, constants, defaults and closure, and the globals it
-reads: numbers and arrays by value, functions and classes recursively. Of modules of nsdyn, also
-those that a function imports when it is called, it covers what the function names; other modules
-count by the text of their file and by everything in them. Docstrings and comments do not count.
-Installed libraries are not included, except packages that bring problems, integrators or laws; the
-versions of libraries are recorded with the data. So editing a constant or a helper changes the
-digest, even in a notebook, which has no file, and editing one integrator changes it only where that
-one is used.
+It is read as in `nsdyn._digest`, but for keeping: nothing is refused, and only that counts which
+the numbers depend on. A function counts by its bytecode, constants, defaults and closure, and by
+the globals it reads: numbers and arrays by value, functions and classes recursively. Of modules of
+nsdyn, also those that a function imports when it is called, the digest covers what the function
+names; other modules count by the text of their file and by everything in them. Docstrings and
+comments do not count, nor do names of modules and functions. Installed libraries are not included,
+except packages that bring problems, integrators or laws; the versions of libraries are recorded
+with the data. So editing a constant or a helper changes the digest, even in a notebook, which has
+no file, and editing one integrator changes it only where that one is used.
 
-Two things of nsdyn are left out: rooms that only check and show (PRESENT), and caches, which are
+Two things of nsdyn are left out: what only checks, shows and keeps (ASIDE), and caches, which are
 containers with lower-case names.
 """
 
 import dataclasses
-import hashlib
 import importlib
 import inspect
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
-from types import CodeType, FunctionType, ModuleType
+from importlib.util import find_spec
+from pkgutil import iter_modules
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from nsdyn import _named
+from nsdyn._digest import Reader, is_own
 
-OURS = "nsdyn"
-PRESENT = (
-    "nsdyn.checks",
-    "nsdyn.cli",
-    "nsdyn.errors",
-    "nsdyn.results.netcdf",
-    "nsdyn.results.plot",
+ASIDE = (
+    *("nsdyn.checks", "nsdyn.cli", "nsdyn.errors", "nsdyn.results.netcdf", "nsdyn.results.plot"),
+    *("nsdyn._cache", "nsdyn._code_digest", "nsdyn._compiler", "nsdyn._digest", "nsdyn._kept"),
+    "nsdyn._watched",
 )
 KINDS = ("problems", "integrators", "laws")
-LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib"))
+FOLDERS = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib"))
+BUILT_IN, INSTALLED = "builtins", "a library"
+# Where objects of libraries keep functions: bound methods, partial and jitted functions.
+HELD = ("__func__", "__self__", "__wrapped__", "func", "function", "args", "keywords")
 
 
 def code_digest(*things: Any) -> str:
     """The digest of all functions in these objects: functions, classes, instances with fields."""
-    reader = _Reader()
-    for thing in things:
-        reader.read(thing)
-    return reader.digest.hexdigest()
+    return CodeReader().digest(things)
 
 
-class _Reader:
-    """Walks through objects and feeds them to one digest, each object once."""
-
-    def __init__(self) -> None:
-        self.digest = hashlib.sha256()
-        self.seen: set[int] = set()
-        self.alive: list[Any] = []  # an id is unique only while its object lives
+class CodeReader(Reader):
+    """Reads what can be read of the code, and goes on where there is more."""
 
     def read(self, thing: Any) -> None:
         if _is_number(thing):
-            self._put(repr(np.asarray(thing).tolist()))
-            return
-        if isinstance(thing, str | bytes | None):
-            self._put(repr(thing))
-            return
-        if id(thing) in self.seen:
-            return
-        self.seen.add(id(thing))
-        self.alive.append(thing)
-        self._read_new(thing)
-
-    def _read_new(self, thing: Any) -> None:
-        if isinstance(thing, FunctionType):
-            self._read_function(thing)
-        elif isinstance(thing, CodeType):
-            self._read_code(thing)
-        elif isinstance(thing, ModuleType):
-            self._read_file(thing)
-        elif isinstance(thing, type):
-            self._read_class(thing)
-        elif isinstance(thing, dict):
-            self._read_all(x for key in sorted(thing, key=repr) for x in (repr(key), thing[key]))
-        elif isinstance(thing, tuple | list | frozenset | set):
-            self._read_all(sorted(thing, key=repr) if isinstance(thing, set | frozenset) else thing)
-        elif dataclasses.is_dataclass(thing):
-            self.read(type(thing))
-            self._read_all(getattr(thing, field.name) for field in dataclasses.fields(thing))
-        elif callable(thing):
-            self._read_wrapped(thing)
-
-    def _read_all(self, things: Iterable[Any]) -> None:
-        for thing in things:
-            self.read(thing)
-
-    def _read_function(self, function: FunctionType) -> None:
-        if _is_library(function):
-            self._put(f"{function.__module__}.{function.__qualname__}")
-            return
-        code = function.__code__
-        self._read_code(code, function.__doc__)
-        self._read_all(function.__defaults__ or ())
-        self._read_all((function.__kwdefaults__ or {}).values())
-        self._read_all(_contents(cell) for cell in function.__closure__ or ())
-        names = _names(code)
-        for name in sorted(names):
-            self._read_global(name, names, function.__globals__)
-
-    def _read_global(self, name: str, names: set[str], known: dict[str, Any]) -> None:
-        """What a name in a function stands for: a global, or a module of nsdyn imported inside."""
-        found = known.get(name)
-        if name not in known and _is_ours(name):
-            found = importlib.import_module(name)
-        elif name not in known or (_is_ours(known.get("__name__", "")) and _is_cache(name, found)):
-            return
-        self._put(name)
-        if isinstance(found, ModuleType) and _is_ours(found.__name__):
-            self._read_names(found, names)
+            self.put(repr(np.asarray(thing).tolist()))
         else:
-            self.read(found)
+            super().read(thing)
 
-    def _read_names(self, module: ModuleType, names: set[str]) -> None:
-        """Those of these names that a module of nsdyn has."""
-        for name in sorted(names - {OURS}):
+    def library(self, module: str) -> str | None:
+        """Names of libraries count, and nothing else of them."""
+        if module.startswith(ASIDE):
+            return INSTALLED
+        if module.partition(".")[0] in _packages():
+            return None
+        if module in sys.builtin_module_names:
+            return BUILT_IN
+        file = _file(module)  # a notebook has none
+        return INSTALLED if file.startswith(FOLDERS) or "site-packages" in file else None
+
+    def is_pure(self, library: str) -> bool:
+        return True
+
+    def title(self, kind: str, module: str, name: str) -> None:
+        """Code that is read may be moved to another folder; the class of an object has a name."""
+        if self.library(module) is not None:
+            self.put(kind, module, name)
+        elif kind == "class":
+            self.put(kind, name)
+
+    def held(self, thing: Any) -> dict[str, Any]:
+        """Without caches of ours."""
+        found = super().held(thing)
+        if dataclasses.is_dataclass(thing) or not is_own(type(thing).__module__):
+            return found
+        return {name: x for name, x in found.items() if not _is_cache(name, x)}
+
+    def unknown(self, thing: Any, words: str) -> None:
+        """Of what hides something, that which can be seen."""
+        if isinstance(thing, ModuleType):
+            self._text(thing)
+        elif not isinstance(thing, FunctionType | str):
+            self.read(type(thing))
+            self._mapping({k: getattr(thing, k) for k in HELD if hasattr(thing, k)})
+
+    def _mapping(self, x: Any) -> None:
+        super()._mapping({repr(key): x[key] for key in sorted(x, key=repr)})
+
+    def _member(self, kind: str, name: str, scope: dict, names: frozenset) -> None:
+        own = is_own(scope.get("__name__", ""))
+        if not (own and _is_cache(name, scope[name])):
+            super()._member(kind, name, scope, names)
+
+    def _imported(self, modules: tuple, names: frozenset) -> None:
+        self.trusts, outer = False, self.trusts  # also what our own functions import
+        super()._imported(tuple(x for x in modules if self.library(x) is None), names)
+        self.trusts = outer
+
+    def _module(self, module: ModuleType, names: frozenset) -> None:
+        if self.library(module.__name__) is None and not is_own(module.__name__):
+            self.read(module)
+        else:
+            super()._module(module, names)
+
+    def _members(self, module: ModuleType, names: frozenset) -> None:
+        """What a module of ours has under these names, imported or not; modules only if they are
+        inside of it."""
+        known = vars(module).keys() | set(getattr(module, "__all__", ())) | _inside(module)
+        for name in sorted(names & known):
             found = getattr(module, name, None)
-            if isinstance(found, ModuleType):
-                if _is_ours(found.__name__) and found.__name__.startswith(f"{module.__name__}."):
-                    self._read_names(found, names - {name})
-            elif found is not None and not _is_cache(name, found):
-                self._put(name)
-                self.read(found)
+            if found is None and name in _inside(module):
+                found = importlib.import_module(f"{module.__name__}.{name}")
+            within = not isinstance(found, ModuleType) or name in _inside(module)
+            if within and found is not None:
+                self._member("member", name, {name: found, "__name__": module.__name__}, names)
 
-    def _read_code(self, code: CodeType, described: str | None = None) -> None:
-        self.digest.update(code.co_code)
-        self._put(repr(code.co_names))
-        told = described is not None and code.co_consts[:1] == (described,)
-        self._read_all(code.co_consts[1:] if told else code.co_consts)
+    def _text(self, module: ModuleType) -> None:
+        if is_own(module.__name__):
+            return
+        with suppress(OSError, TypeError):  # no source file; what is in it is read all the same
+            self.put(inspect.getsource(module))
+        self._mapping({k: v for k, v in vars(module).items() if not k.startswith("__")})
 
-    def _read_file(self, module: ModuleType) -> None:
-        if _is_library(module):
-            self._put(module.__name__)
-        elif module.__name__.partition(".")[0] != OURS:
-            with suppress(OSError, TypeError):  # no source file; what is in it is read all the same
-                self._put(inspect.getsource(module))
-            held = {k: v for k, v in vars(module).items() if not k.startswith("__")}
-            self._read_all(held[name] for name in sorted(held))
 
-    def _read_class(self, cls: type) -> None:
-        if _is_library(cls):
-            self._put(f"{cls.__module__}.{cls.__qualname__}")
-        else:  # not by its module: a folder may be moved
-            self._put(cls.__qualname__)
-            methods = {k: v for k, v in vars(cls).items() if _is_written(k, v)}
-            self._read_all(_function(methods[name]) for name in sorted(methods))
-            self._read_all(base for base in cls.__bases__ if base is not object)
+@cache
+def _inside(module: ModuleType) -> frozenset[str]:
+    """The modules in a package, imported or not."""
+    return frozenset(found.name for found in iter_modules(getattr(module, "__path__", ())))
 
-    def _read_wrapped(self, thing: Callable) -> None:
-        """Bound methods, partial functions, jitted functions, objects of classes with a call."""
-        self.read(type(thing))
-        names = ("__func__", "__self__", "__wrapped__", "func", "function", "args", "keywords")
-        self._read_all(getattr(thing, name) for name in names if hasattr(thing, name))
 
-    def _put(self, text: str) -> None:
-        self.digest.update(text.encode())
-        self.digest.update(b"\0")
+def _file(module: str) -> str:
+    """The file of a module, or of its package if it is not imported yet; empty if there is none."""
+    top = module.partition(".")[0]
+    loaded = sys.modules.get(module) or sys.modules.get(top)
+    if loaded is not None:
+        return getattr(loaded, "__file__", None) or ""
+    with suppress(ImportError, ValueError):
+        return getattr(find_spec(top), "origin", None) or ""
+    return ""
 
 
 def _is_number(thing: Any) -> bool:
@@ -171,59 +155,12 @@ def _is_number(thing: Any) -> bool:
     return hasattr(thing, "dtype") and hasattr(thing, "shape") and not isinstance(thing, type)
 
 
-def _is_ours(name: str) -> bool:
-    """Whether a module of nsdyn has this name, and computes."""
-    return name.partition(".")[0] == OURS and not name.startswith(PRESENT)
-
-
 def _is_cache(name: str, found: Any) -> bool:
     return isinstance(found, dict | list | set) and not name.isupper()
-
-
-def _is_written(name: str, found: Any) -> bool:
-    """Whether an attribute of a class was written in it, and not made by Python or a decorator."""
-    if not name.startswith("__"):
-        return name != "_abc_impl"
-    return isinstance(found, FunctionType) and not found.__code__.co_filename.startswith("<")
 
 
 @cache
 def _packages() -> frozenset[str]:
     """The installed packages whose code counts."""
     points = (point for kind in KINDS for point in _named.installed(kind).values())
-    return frozenset({OURS, *(point.value.partition(".")[0] for point in points)})
-
-
-def _is_library(thing: Any) -> bool:
-    module = thing if isinstance(thing, ModuleType) else sys.modules.get(thing.__module__)
-    name = getattr(module, "__name__", "")
-    if name.startswith(PRESENT):
-        return True
-    if name.partition(".")[0] in _packages():
-        return False
-    file = getattr(module, "__file__", None)
-    if file is None:  # built into the interpreter, or a notebook
-        return name in sys.builtin_module_names
-    return file.startswith(LIBRARIES) or "site-packages" in file
-
-
-def _names(code: CodeType) -> set[str]:
-    """Global names that the code, or a function inside it, reads."""
-    found = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            found |= _names(constant)
-    return found
-
-
-def _function(attribute: Any) -> Any:
-    """The function behind a property, a class method or a static method."""
-    attribute = getattr(attribute, "fget", attribute)
-    return getattr(attribute, "__func__", attribute)
-
-
-def _contents(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not yet filled
-        return None
+    return frozenset({"nsdyn", *(point.value.partition(".")[0] for point in points)})

@@ -37,6 +37,8 @@ import jax
 import numpy as np
 from jax.tree_util import default_registry
 
+from nsdyn._digest_graph import Graph
+
 # Pure as far as tracing goes, and told apart by their versions.
 LIBRARIES = ("jax", "jaxlib", "equinox", "jaxtyping", "numpy", "scipy")
 PURE = {"abc", "cmath", "collections", "contextlib", "dataclasses", "enum", "fractions"} | {
@@ -88,14 +90,12 @@ class Code:
 def digest(*things: Any, shallow: bool = False) -> str:
     """The digest of these things, or Unknown. If `shallow`, our own code counts by its names alone,
     for comparisons inside one process."""
-    reader = _Reader(shallow)
     try:
-        reader.all([_world(), *things])
+        return Reader(shallow).digest([_world(), *things])
     except Unknown:
         raise
     except Exception as error:  # whatever foreign objects do when they are looked at
         raise Unknown(repr(error)) from error
-    return reader.hash.hexdigest()
 
 
 def _world() -> tuple:
@@ -121,19 +121,23 @@ def _own_text() -> str:
     return found.hexdigest()
 
 
-class _Reader:
-    """Walks through objects and feeds them to one digest, each object once."""
+class Reader:
+    """Walks through objects and writes them into a graph, each object once."""
 
     def __init__(self, shallow: bool = False) -> None:
         self.shallow = shallow  # whether our own code counts by its names alone
-        self.hash = hashlib.sha256()
-        self.places: dict[Any, int] = {}
+        self.graph = Graph()
+        self.put = self.graph.put
+        self.queue: list[tuple[int, bool, Callable[[], None]]] = []  # nodes to be written
         self.alive: list[Any] = []  # an id is unique only while its object lives
         self.trusts = False  # whether what is read belongs to our own code
 
-    def put(self, *words: Any) -> None:
-        text = "\0".join(map(str, words)).encode("utf-8", "surrogatepass")
-        self.hash.update(b"%d:" % len(text) + text)
+    def digest(self, things: Iterable[Any]) -> str:
+        self.all(things)
+        while self.queue:
+            self.graph.here, self.trusts, write = self.queue.pop()
+            write()
+        return self.graph.hexdigest()
 
     def all(self, things: Iterable[Any]) -> None:
         things = list(things)
@@ -145,38 +149,65 @@ class _Reader:
         if type(thing) in PLAIN:
             self.put(type(thing).__name__, repr(thing))
             return
-        place = self.places.get(id(thing))
-        if place is not None:
-            self.put("again", place)
-            return
-        self.places[id(thing)] = len(self.alive)
         self.alive.append(thing)
+        self.node(id(thing), lambda: self.write(thing))
+
+    def node(self, key: Any, write: Callable[[], None]) -> None:
+        """A node of its own, written later: what is ours may name more than others may."""
+        place = self.graph.link((key, self.trusts))
+        if place is not None:
+            self.queue.append((place, self.trusts, write))
+
+    def write(self, thing: Any) -> None:
         reader = READERS.get(type(thing))
         if reader is not None:
-            reader(self, thing)
+            getattr(self, reader)(thing)
         elif isinstance(thing, type):
             self._class(thing)
         else:
             self._object(thing)
 
+    # What is read how; a reader for another purpose may differ here
+
+    def library(self, module: str) -> str | None:
+        """The library, or the part of Python, that a module belongs to; None for other code."""
+        return _library(module)
+
+    def is_pure(self, library: str) -> bool:
+        """Whether a library is told by its version, and asks nothing while it is traced."""
+        return library in LIBRARIES or library in PURE
+
+    def title(self, kind: str, module: str, name: str) -> None:
+        """What a function or a class is called."""
+        self.put(kind, module, name)
+
+    def held(self, thing: Any) -> dict[str, Any]:
+        """The attributes of an object."""
+        return dict(getattr(thing, "__dict__", {}))
+
+    def unknown(self, thing: Any, words: str) -> None:
+        """Something that cannot be read in full."""
+        raise Unknown(words)
+
     def refuse(self, thing: Any, words: str) -> None:
         """Something from outside, which our own code may name: it does not ask it while traced."""
         if not self.trusts:
-            raise Unknown(words)
-        self.places.pop(id(thing), None)  # others may not
+            self.unknown(thing, words)
 
     # Numbers and containers
 
     def _array(self, x: Any) -> None:
         if x.dtype.hasobject:
-            raise Unknown("an array of objects")
+            self.unknown(x, "an array of objects")
+            return
         x = np.asarray(x)
         self.put("array", x.dtype.str, x.shape)
-        self.hash.update(np.ascontiguousarray(x).tobytes())
+        self.graph.put_bytes(np.ascontiguousarray(x).tobytes())
 
     def _jax_array(self, x: Any) -> None:
         if isinstance(x, jax.core.Tracer) or jax.dtypes.issubdtype(x.dtype, jax.dtypes.extended):
-            raise Unknown(f"{x}")
+            self.unknown(x, f"{x}")
+            return
         self.put("weak" if x.weak_type else "strong", x.dtype)
         self._array(np.asarray(x))
 
@@ -189,7 +220,7 @@ class _Reader:
         self.all(k for pair in x.items() for k in pair)
 
     def _set(self, x: Any) -> None:
-        self.put("set", *sorted(_alone(item) for item in x))
+        self.put("set", *sorted(type(self)().digest([item]) for item in x))
 
     def _traced(self, x: Traced) -> None:
         self._tree(x.tree, lambda array: self.put("traced", array.dtype, array.shape))
@@ -206,7 +237,8 @@ class _Reader:
             self.read(x)
             return
         if not isinstance(x, eqx.Module | tuple | list | dict):
-            raise Unknown(f"the pytree {type(x)}")
+            self.unknown(x, f"the pytree {type(x)}")
+            return
         children, static = list(level[0]), level[1]
         self.put("tree", len(children))
         self.read(type(x))
@@ -218,19 +250,19 @@ class _Reader:
 
     def _function(self, f: types.FunctionType) -> None:
         module = f.__globals__.get("__name__", "")
-        library = _library(module)
-        self.put("function", module, f.__qualname__)
+        library = self.library(module)
+        self.title("function", module, f.__qualname__)
         if module in ASIDE or (self.shallow and _is_core(module) and not f.__closure__):
             return
         if library is None:
-            code, names, imported = _code(f.__code__)
+            code, names, imported = _code(f.__code__, f.__doc__)
             self.put(code)
             if not (self.shallow and _is_core(module)):
                 self._globals(f, names, imported)
-        elif not _is_pure(library):
+        elif not self.is_pure(library):
             self.refuse(f, f"{module}.{f.__qualname__}")
             return
-        outer, self.trusts = self.trusts, _is_own(f.__globals__)
+        outer, self.trusts = self.trusts, is_own(module)
         self.all((f.__defaults__, f.__kwdefaults__))
         self.trusts = outer
         self.all(_contents(cell) for cell in f.__closure__ or ())
@@ -239,54 +271,60 @@ class _Reader:
             self._mapping(held)
 
     def _globals(self, f: types.FunctionType, names: frozenset, imported: tuple) -> None:
-        outer, self.trusts = self.trusts, _is_own(f.__globals__)
-        if not self.trusts:
-            if names & OPEN:
-                raise Unknown(f"{f.__qualname__} uses {', '.join(sorted(names & OPEN))}")
-            for name in imported:
-                self._module(_imported(name), names)
-        for name in sorted(names):
-            if name in f.__globals__:
-                thing = f.__globals__[name]
-                self.put("global", name)
-                if isinstance(thing, types.ModuleType):
-                    self._module(thing, names)
-                else:
-                    self.read(thing)
+        outer, self.trusts = self.trusts, is_own(f.__globals__.get("__name__", ""))
+        if names & OPEN and not self.trusts:
+            self.unknown(f, f"{f.__qualname__} uses {', '.join(sorted(names & OPEN))}")
+        self._imported(imported, names)
+        for name in sorted(names & f.__globals__.keys()):
+            self._member("global", name, f.__globals__, names)
         self.trusts = outer
+
+    def _imported(self, modules: tuple, names: frozenset) -> None:
+        """Modules that a function imports when it is called. Our own text counts anyway."""
+        for name in () if self.trusts else modules:
+            try:
+                module = importlib.import_module(name)
+            except Exception as error:
+                self.unknown(name, f"import {name}: {error}")
+            else:
+                self._module(module, names)
+
+    def _member(self, kind: str, name: str, scope: dict, names: frozenset) -> None:
+        """What a name stands for in a module, of which code may use what bears `names`."""
+        thing = scope[name]
+        self.put(kind, name)
+        if isinstance(thing, types.ModuleType):
+            self._module(thing, names)
+        else:
+            self.read(thing)
 
     def _module(self, module: types.ModuleType, names: frozenset) -> None:
         """A module, of which code may use what bears one of these names."""
         self.put("module", module.__name__)
-        library = _library(module.__name__)
+        library = self.library(module.__name__)
         if library is not None:
-            if not _is_pure(library) or (library == "numpy" and names & IMPURE_NUMPY):
+            if not self.is_pure(library) or (library == "numpy" and names & IMPURE_NUMPY):
                 self.refuse(module, f"the module {module.__name__}")
             return
-        key = id(module), names
-        if key in self.places:
-            return
-        self.places[key] = 0
+        self.node((id(module), names), lambda: self._members(module, names))
+
+    def _members(self, module: types.ModuleType, names: frozenset) -> None:
         for name in sorted(names & vars(module).keys()):
-            thing = vars(module)[name]
-            self.put("member", name)
-            if isinstance(thing, types.ModuleType):
-                self._module(thing, names)
-            else:
-                self.read(thing)
+            self._member("member", name, vars(module), names)
 
     def _held_module(self, module: types.ModuleType) -> None:
         """A module as an argument or in a list: anything in it may be used."""
-        library = _library(module.__name__)
-        if library is None or not _is_pure(library) or (library == "numpy" and not self.trusts):
-            raise Unknown(f"the module {module.__name__}")
-        self.put("module", module.__name__)
+        library = self.library(module.__name__)
+        self.title("module", module.__name__, "")
+        if library is None or not self.is_pure(library) or (library == "numpy" and not self.trusts):
+            self.unknown(module, f"the module {module.__name__}")
 
     def _class(self, cls: type) -> None:
-        self.put("class", cls.__module__, cls.__qualname__)
-        library = _library(cls.__module__)
+        self.title("class", cls.__module__, cls.__qualname__)
+        library = self.library(cls.__module__)
         if library is not None:
-            if "<locals>" in cls.__qualname__ or not (_is_pure(library) or library == "builtins"):
+            pure = self.is_pure(library) or library == "builtins"
+            if "<locals>" in cls.__qualname__ or not pure:
                 self.refuse(cls, f"{cls}")
             return
         if self.shallow and _is_core(cls.__module__):
@@ -333,7 +371,7 @@ class _Reader:
             return
         if isinstance(thing, np.generic):
             self.put(type(thing).__name__, thing.dtype.str)
-            self.hash.update(thing.tobytes())
+            self.graph.put_bytes(thing.tobytes())
             return
         if cls.__module__.startswith("jaxlib") and hasattr(thing, "__wrapped__"):
             self._jitted(thing.__wrapped__)
@@ -348,11 +386,12 @@ class _Reader:
         outside may have been edited since, unseen."""
         self.put("jitted")
         plain = isinstance(f, types.FunctionType)
-        if not plain or not (_library(f.__globals__.get("__name__", "")) or _is_own(f.__globals__)):
+        module = f.__globals__.get("__name__", "") if plain else ""
+        if not plain or not (_library(module) or is_own(module)):
             known = lambda x: _library(getattr(x, "__module__", None) or x.__name__) is not None
             names = _code(f.__code__)[1] & f.__globals__.keys() if plain else ()
             if not plain or f.__closure__ or not all(known(f.__globals__[k]) for k in names):
-                raise Unknown(f"{f} under jax.jit, which reads more than its arguments")
+                self.unknown(f, f"{f} under jax.jit, which reads more than its arguments")
         self.read(f)
 
     def _by_name(self, thing: Any) -> bool:
@@ -361,8 +400,8 @@ class _Reader:
         name = getattr(thing, "__qualname__", None) or getattr(thing, "__name__", None)
         if not isinstance(module, str) or not isinstance(name, str):
             return False
-        library = _library(module)
-        if library is None or not (_is_pure(library) or library == "builtins"):
+        library = self.library(module)
+        if library is None or not (self.is_pure(library) or library == "builtins"):
             return False
         if getattr(sys.modules.get(module), name, None) is not thing:
             return False
@@ -377,26 +416,26 @@ class _Reader:
             inside = library in ("jaxlib", "numpy", "scipy") or library not in (None, *LIBRARIES)
             known = base in STATELESS or base.__module__ == "collections.abc"
             if (inside and not known) or (library is None and not _is_python(base)):
-                raise Unknown(f"an object of {cls}")
+                self.unknown(thing, f"an object of {cls}")
+                return
         self.put("object")
         self.read(cls)
         if isinstance(thing, tuple):
             self.all(thing)
-        self._mapping(dict(getattr(thing, "__dict__", {})))
+        self._mapping(self.held(thing))
         slots = [name for base in cls.__mro__ for name in _slots(base)]
         self._mapping({k: getattr(thing, k) for k in slots if hasattr(thing, k)})
 
-    def _parts(*names: str) -> Callable:
-        def method(self: "_Reader", thing: Any) -> None:
-            self.put(type(thing).__name__)
-            self.all(getattr(thing, name) for name in names)
-
-        return method
+    def _parts(self, thing: Any) -> None:
+        """Something that is told by these attributes."""
+        self.put(type(thing).__name__)
+        self.all(getattr(thing, name) for name in PARTS[type(thing)])
 
     def _builtin(self, f: Any) -> None:
         owner = f.__self__
         if not isinstance(owner, types.ModuleType | type | None):
-            raise Unknown(f"{f}")
+            self.unknown(f, f"{f}")
+            return
         name = owner.__module__ if isinstance(owner, type) else f.__module__ or "builtins"
         library = _library(name)
         if library not in ("builtins", *LIBRARIES) and library not in PURE | {"_operator"}:
@@ -420,72 +459,65 @@ class _Reader:
 
 
 STATELESS = (object, tuple, abc.ABC, typing.Generic, typing.Protocol)
-READERS: dict[type, Callable] = {
-    np.ndarray: _Reader._array,
-    tuple: _Reader._sequence,
-    list: _Reader._sequence,
-    dict: _Reader._mapping,
-    types.MappingProxyType: _Reader._mapping,
-    collections.OrderedDict: _Reader._mapping,
-    types.ModuleType: _Reader._held_module,
-    types.SimpleNamespace: _Reader._parts("__dict__"),
-    set: _Reader._set,
-    frozenset: _Reader._set,
-    Traced: _Reader._traced,
-    Code: _Reader._only_code,
-    types.FunctionType: _Reader._function,
-    types.BuiltinFunctionType: _Reader._builtin,
-    types.MethodType: _Reader._parts("__func__", "__self__"),
-    functools.partial: _Reader._parts("func", "args", "keywords"),
-    functools._lru_cache_wrapper: _Reader._parts("__wrapped__"),
-    functools.cached_property: _Reader._parts("func"),
-    property: _Reader._parts("fget", "fset", "fdel"),
-    staticmethod: _Reader._parts("__func__"),
-    classmethod: _Reader._parts("__func__"),
-    slice: _Reader._parts("start", "stop", "step"),
-    types.MethodDescriptorType: _Reader._descriptor,
-    types.WrapperDescriptorType: _Reader._descriptor,
-    inspect.Signature: _Reader._signature,
-    jax.tree_util.PyTreeDef: _Reader._structure,
-    re.Pattern: _Reader._parts("pattern", "flags"),
-    range: _Reader._written,
-    np.ufunc: _Reader._written,
+PARTS: dict[type, tuple[str, ...]] = {
+    types.SimpleNamespace: ("__dict__",),
+    types.MethodType: ("__func__", "__self__"),
+    functools.partial: ("func", "args", "keywords"),
+    functools._lru_cache_wrapper: ("__wrapped__",),
+    functools.cached_property: ("func",),
+    property: ("fget", "fset", "fdel"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    slice: ("start", "stop", "step"),
+    re.Pattern: ("pattern", "flags"),
 }
-
-
-def _alone(thing: Any) -> str:
-    reader = _Reader()
-    reader.read(thing)
-    return reader.hash.hexdigest()
+READERS: dict[type, str] = {
+    **dict.fromkeys(PARTS, "_parts"),
+    **dict.fromkeys((tuple, list), "_sequence"),
+    **dict.fromkeys((dict, types.MappingProxyType, collections.OrderedDict), "_mapping"),
+    **dict.fromkeys((set, frozenset), "_set"),
+    **dict.fromkeys((types.MethodDescriptorType, types.WrapperDescriptorType), "_descriptor"),
+    **dict.fromkeys((range, np.ufunc), "_written"),
+    np.ndarray: "_array",
+    types.ModuleType: "_held_module",
+    Traced: "_traced",
+    Code: "_only_code",
+    types.FunctionType: "_function",
+    types.BuiltinFunctionType: "_builtin",
+    inspect.Signature: "_signature",
+    jax.tree_util.PyTreeDef: "_structure",
+}
 
 
 _codes: dict[int, tuple] = {}
 
 
-def _code(code: types.CodeType) -> tuple[str, frozenset, tuple]:
-    """The digest of a code object, the names in it and the modules that it imports."""
+def _code(code: types.CodeType, about: str | None = None) -> tuple[str, frozenset, tuple]:
+    """The digest of a code object, the names in it and the modules that it imports. `about` is the
+    docstring, which does not count."""
     found = _codes.get(id(code))
     if found is None:
-        found = _codes[id(code)] = (*_read_code(code), code)
+        found = _codes[id(code)] = (*_read_code(code, about), code)
     return found[:3]
 
 
-def _read_code(code: types.CodeType) -> tuple[str, frozenset, tuple]:
-    reader = _Reader()
+def _read_code(code: types.CodeType, about: str | None) -> tuple[str, frozenset, tuple]:
+    reader = Reader()
     names, imported = set(code.co_names), list(_imports(code))
     reader.put(code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars)
     reader.put(code.co_cellvars, code.co_flags, code.co_argcount, code.co_kwonlyargcount)
     reader.put(code.co_posonlyargcount, getattr(code, "co_exceptiontable", b"").hex())
-    for constant in code.co_consts:
+    constants: list[Any] = []
+    told = about is not None and code.co_consts[:1] == (about,)
+    for constant in code.co_consts[told:]:
         if isinstance(constant, types.CodeType):
             inner = _code(constant)
-            reader.put(inner[0])
+            constants.append(inner[0])
             names |= inner[1]
             imported += inner[2]
         else:
-            reader.places.clear()  # equal constants may be one object in one process only
-            reader.read(constant)
-    return reader.hash.hexdigest(), frozenset(names), tuple(imported)
+            constants.append(constant)
+    return reader.digest(constants), frozenset(names), tuple(imported)
 
 
 def _imports(code: types.CodeType) -> Iterable[str]:
@@ -494,13 +526,6 @@ def _imports(code: types.CodeType) -> Iterable[str]:
     for step in dis.get_instructions(code):
         if step.opname == "IMPORT_NAME":
             yield step.argval
-
-
-def _imported(name: str) -> types.ModuleType:
-    try:
-        return importlib.import_module(name)
-    except Exception as error:
-        raise Unknown(f"import {name}: {error}") from error
 
 
 def _contents(cell: Any) -> Any:
@@ -540,15 +565,11 @@ def _library(module: str) -> str | None:
     return None
 
 
-def _is_pure(library: str) -> bool:
-    return library in LIBRARIES or library in PURE
-
-
 def _is_core(module: str) -> bool:
     """Whether a module belongs to our own code, problems and studies excepted."""
     top, _, rest = module.partition(".")
     return top == "nsdyn" and rest.partition(".")[0] not in ("problems", "studies")
 
 
-def _is_own(names: dict) -> bool:
-    return str(names.get("__name__", "")).partition(".")[0] == "nsdyn"
+def is_own(module: str) -> bool:
+    return str(module).partition(".")[0] == "nsdyn"

@@ -351,7 +351,7 @@ def _figure(data: Dataset) -> Figure:
             "event-driven: round-off",
             ha="right",
             transform=ax.transAxes,
-            fontsize=7,
+            fontsize=style.points(7),
             color="0.25",
         )
     axes[1].set_title("straight track", loc="center", pad=5)

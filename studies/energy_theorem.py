@@ -242,7 +242,7 @@ def _figure_1(data: Dataset) -> Figure:
     ax.axhline(
         np.finfo(float).eps, color=style.GREY, linewidth=0.6, linestyle=(0, (2, 2)), zorder=0
     )
-    ax.text(0.58, 2 * np.finfo(float).eps, r"$\epsilon$", color="0.25", fontsize=8)
+    ax.text(0.58, 2 * np.finfo(float).eps, r"$\epsilon$", color="0.25", fontsize=style.points(8))
     ax.set(yscale="log", xlabel="number of constraints $m$", ylabel="$|T^+ - T^-| \\,/\\, T^-$")
     ax.set(xlim=(0.5, float(rows.max()) + 0.5), ylim=(FLOOR / 3, None))
     ax.xaxis.set_major_locator(MultipleLocator(1))
@@ -290,7 +290,7 @@ def _ratios(ax: Axes, data: Dataset, labels: dict[str, str], look: dict[str, dic
         above = name == "mass"
         ax.annotate(
             f"{preserved:.2f}", (preserved, 1.0), (4, 2) if above else (-4, -3), textcoords="offset points",
-            ha="left" if above else "right", va="bottom" if above else "top", fontsize=8, color=colour,
+            ha="left" if above else "right", va="bottom" if above else "top", fontsize=style.points(8), color=colour,
         )  # fmt: skip
     low, high = ax.get_ylim()
     ax.axhspan(1.0, high, color="0.93", zorder=0, linewidth=0)
@@ -300,7 +300,7 @@ def _ratios(ax: Axes, data: Dataset, labels: dict[str, str], look: dict[str, dic
         1.0,
         "produced",
         transform=ax.get_yaxis_transform(),
-        fontsize=8,
+        fontsize=style.points(8),
         color="0.3",
         ha="right",
         va="bottom",
@@ -310,7 +310,7 @@ def _ratios(ax: Axes, data: Dataset, labels: dict[str, str], look: dict[str, dic
         0.98,
         "dissipated",
         transform=ax.get_yaxis_transform(),
-        fontsize=8,
+        fontsize=style.points(8),
         color="0.3",
         ha="right",
         va="top",

@@ -412,7 +412,7 @@ def _experiments(ax: Axes, gamma: int) -> None:
                 case.d, WALL, "o", color="white", markeredgecolor="black", markersize=4.5, zorder=4
             )
             ax.annotate(
-                f"{i + 1}: {case.xi:.2f}", (case.d, WALL), (0, 6), textcoords="offset points", ha="center", fontsize=7.5,
+                f"{i + 1}: {case.xi:.2f}", (case.d, WALL), (0, 6), textcoords="offset points", ha="center", fontsize=style.points(7.5),
                 bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
             )  # fmt: skip
 

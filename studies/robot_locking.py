@@ -136,7 +136,7 @@ def _momenta_and_rates(runs: dict[str, Dataset], name: str) -> Figure:
     _panels(axes, (runs[name], runs[name]), (_momenta, _rates))
     for ax, variable in zip(axes, ("P", "v"), strict=True):
         ax.set_ylim(*_range(runs, variable))  # the same in figures 6 and 7
-    fig.suptitle(f"RX130L with surrogate parameters, {TITLES[name]}", fontsize=8)
+    fig.suptitle(f"RX130L with surrogate parameters, {TITLES[name]}", fontsize=style.points(8))
     return fig
 
 
@@ -146,7 +146,7 @@ def _both_angles(runs: dict[str, Dataset]) -> Figure:
     for ax in axes:
         ax.set_ylim(*_range(runs, "q"))
     titles = " (a), ".join(TITLES.values())
-    fig.suptitle(f"RX130L with surrogate parameters, {titles} (b)", fontsize=8)
+    fig.suptitle(f"RX130L with surrogate parameters, {titles} (b)", fontsize=style.points(8))
     return fig
 
 
@@ -216,7 +216,7 @@ def _halts(runs: dict[str, Dataset]) -> Figure:
     ):
         axes[0].plot([], [], color=colour, linestyle="-", linewidth=4, label=label)
     fig.legend(loc="outside lower center", ncols=3)
-    fig.suptitle("RX130L with surrogate parameters: where the arm halts", fontsize=8)
+    fig.suptitle("RX130L with surrogate parameters: where the arm halts", fontsize=style.points(8))
     return fig
 
 

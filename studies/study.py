@@ -27,7 +27,7 @@ from nsdyn.laws.post_switch import PostSwitchGradient
 from nsdyn.problem import Problem
 from nsdyn.stepping.integrator import as_integrator
 from nsdyn.studies.lib import archive, study_cells, study_file, written
-from nsdyn.studies.lib.study_cells import Pair
+from nsdyn.studies.lib.study_cells import Contents, Pair
 from nsdyn.studies.lib.study_file import FIGURES, REFINE, SAMPLES, SHOWN, Finer, Plan
 from nsdyn.studies.lib.study_result import StudyResult, collect
 
@@ -45,6 +45,7 @@ def plan(
     refine: int = REFINE,
     metrics: Sequence[str] = SHOWN,
     samples: int = SAMPLES,
+    of_span: bool = False,
     title: str = "study",
 ) -> Plan:
     """A study, as a file would declare it. Problems, integrators and laws are objects or texts."""
@@ -68,6 +69,7 @@ def plan(
         metrics=tuple(metrics),
         figures=FIGURES,
         samples=samples,
+        of_span=of_span,
     )
 
 
@@ -99,13 +101,13 @@ class Work(NamedTuple):
 
 def survey(chosen: Plan, folder: Path, only: Iterable[str] = (), force: bool = False) -> Work:
     """What a run of the study would do."""
-    todo, refused, done, total = [], [], 0, 0
+    return _work(study_cells.contents(chosen).only(_selection(only)), folder, force)
+
+
+def _work(known: Contents, folder: Path, force: bool) -> Work:
+    todo, done, total = [], 0, 0
     spent: list[float] = []
-    for pair in _pairs(chosen, only):
-        if pair.integrator and study_cells.refusal(chosen, pair) is not None:
-            refused.append(pair)
-            continue
-        found = _cells(chosen, pair)
+    for pair, found in known.cells.items():
         there = [cell for cell in found if study_cells.is_done(folder, cell)]
         times = [archive.read_json(folder / f"{cell.key}.timing.json") for cell in there]
         spent += [x["cell_s"] for x in times if x]
@@ -114,30 +116,19 @@ def survey(chosen: Plan, folder: Path, only: Iterable[str] = (), force: bool = F
         if force or len(there) < len(found):
             todo.append(pair)
     each = float(np.mean(spent)) if spent else np.nan
-    return Work(todo, done, total, refused, each * (total - (0 if force else done)))
+    missing = total - (0 if force else done)
+    return Work(todo, done, total, list(known.refused), each * missing)
 
 
-def _cells(chosen: Plan, pair: Pair) -> list[study_cells.Cell]:
-    if pair.integrator:
-        return study_cells.cells(chosen, pair)
-    return [study_cells.reference(chosen, pair.problem, pair.law)]
-
-
-def _pairs(chosen: Plan, only: Iterable[str]) -> list[Pair]:
-    """The pairs that `only` selects, and the references that they need, which come first."""
-    wanted = [pair for pair in study_cells.pairs(chosen) if _selected(pair, only)]
-    needed = dict.fromkeys(Pair(pair.problem, "", pair.law) for pair in wanted)
-    return [*needed, *wanted]
-
-
-def _selected(pair: Pair, only: Iterable[str]) -> bool:
-    for text in only:
-        word, equals, pattern = text.partition("=")
+def _selection(only: Iterable[str]) -> Callable[[Pair], bool]:
+    """Whether all these patterns match a pair."""
+    rules = [text.partition("=") for text in only]
+    for word, equals, pattern in rules:
         if not equals or word not in WORDS:
-            raise ProblemError(f"only: expected {'=..., '.join(WORDS)}=..., found {text!r}")
-        if not fnmatch.fnmatchcase(getattr(pair, word), pattern):
-            return False
-    return True
+            found = f"{word}{equals}{pattern}"
+            raise ProblemError(f"only: expected {'=..., '.join(WORDS)}=..., found {found!r}")
+    matches = lambda pair: (fnmatch.fnmatchcase(getattr(pair, a), b) for a, _, b in rules)
+    return lambda pair: all(matches(pair))
 
 
 def run(
@@ -161,43 +152,45 @@ def run(
     chosen = source if isinstance(source, Plan) else study_file.read(source)
     if folder is None:
         with tempfile.TemporaryDirectory() as place:
-            _compute(chosen, Path(place), jobs, only, force, progress)
-            return collect(chosen, Path(place))
-    data = Path(folder) / "data"
-    _compute(chosen, data, jobs, only, force, progress)
-    _write_index(chosen, data)
-    return collect(chosen, data)
+            return _run(chosen, Path(place), jobs, only, force, progress)
+    return _run(chosen, Path(folder) / "data", jobs, only, force, progress)
 
 
-def _compute(
+def _run(
     chosen: Plan,
     data: Path,
     jobs: int,
     only: Iterable[str],
     force: bool,
     progress: Callable[[int, int], Any] | None,
-) -> None:
+) -> StudyResult:
     if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
         raise ProblemError(f"jobs: expected a positive whole number, found {jobs!r}")
-    todo = survey(chosen, data, only, force).todo
+    everything = study_cells.contents(chosen)
+    wanted = everything.only(_selection(only))
+    todo = _work(wanted, data, force).todo
     data.mkdir(parents=True, exist_ok=True)
-    report = progress or (lambda done, total: None)
-    report(0, len(todo))
-    if jobs == 1 or len(todo) < 2:
-        for done, pair in enumerate(todo, 1):
-            study_cells.work(chosen, pair, data, force)
-            report(done, len(todo))
+    tasks = [(chosen, wanted.cells[pair], data, force) for pair in todo]
+    _compute(tasks, jobs, progress or (lambda done, total: None))
+    _write_index(everything, data)
+    return collect(chosen, data, everything)
+
+
+def _compute(tasks: list[tuple], jobs: int, report: Callable[[int, int], Any]) -> None:
+    """Do the work of pairs, in this process or in others."""
+    report(0, len(tasks))
+    if jobs == 1 or len(tasks) < 2:
+        for done, task in enumerate(tasks, 1):
+            study_cells.work(*task)
+            report(done, len(tasks))
         return
     # Spawned, since JAX in a forked process can wait for ever.
-    with ProcessPoolExecutor(min(jobs, len(todo)), mp_context=get_context("spawn")) as workers:
-        tasks = [
-            workers.submit(study_cells.work, chosen, pair, data, force, _cells(chosen, pair))
-            for pair in todo
-        ]
+    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=get_context("spawn")) as workers:
+        started = [workers.submit(study_cells.work, *task) for task in tasks]
         try:
-            for done, task in enumerate(as_completed(tasks), 1):
+            for done, task in enumerate(as_completed(started), 1):
                 task.result()
-                report(done, len(todo))
+                report(done, len(tasks))
         except BrokenProcessPool as error:
             raise NsdynError(
                 "a process of the study was killed; what it had completed is kept, and the next "
@@ -208,13 +201,11 @@ def _compute(
             raise
 
 
-def _write_index(chosen: Plan, data: Path) -> None:
+def _write_index(contents: Contents, data: Path) -> None:
     """index.json: the keys of this study and what they mean, beside those of other studies."""
     index = archive.read_index(data)
-    for pair in _pairs(chosen, ()):
-        if pair.integrator and study_cells.refusal(chosen, pair) is not None:
-            continue
-        for cell in _cells(chosen, pair):
+    for pair, cells in contents.cells.items():
+        for cell in cells:
             name = " ".join((*(x or "reference" for x in pair), f"{cell.words['step']:.6g}"))
             said = {k: x for k, x in cell.words.items() if k != "code"}
             index["keys"][cell.key] = {"name": name, "settings": said}

@@ -1,6 +1,11 @@
 """Archived data know the code that made them: an edit anywhere in it changes the digest."""
 
+import functools
 import importlib
+import os
+import pickle
+import subprocess
+import sys
 import textwrap
 
 import jax.numpy as jnp
@@ -95,6 +100,65 @@ def test_closures_partial_functions_and_own_classes_count():
     assert code_digest(scaled(1.0)) == code_digest(scaled(1.0))
     Other.__qualname__ = Law.__qualname__
     assert code_digest(Law()) != code_digest(Other())
+
+
+def test_equal_objects_count_as_one_object_does():
+    """Pickling may make two of one, or one of two."""
+    numbers = [1.0, (2, 3)]
+    assert code_digest((numbers, numbers)) == code_digest((numbers, [1.0, (2, 3)]))
+    assert code_digest((numbers, numbers)) != code_digest((numbers, [1.0, (2, 4)]))
+    scaled = lambda factor: lambda q: factor * q
+    one, two = scaled(1.0), scaled(2.0)
+    assert code_digest(one, two) != code_digest(two, one)
+    assert code_digest(one, one) == code_digest(one, scaled(1.0))
+
+
+def test_what_refers_to_itself_has_a_digest():
+    def ring(count, value):
+        """`count` lists, each in the one before, the last of which holds the first."""
+        first = last = [value]
+        for _ in range(count - 1):
+            last.append([value])
+            last = last[1]
+        last.append(first)
+        return first
+
+    assert code_digest(ring(1, 0.0)) == code_digest(ring(3, 0.0)) != code_digest(ring(3, 1.0))
+    chain = lambda value: functools.reduce(lambda inner, k: [k, inner], range(5000), [value])
+    assert code_digest(chain(0.0)) != code_digest(chain(1.0))
+
+
+def test_sets_and_mappings_have_no_order():
+    assert code_digest({"b", "a"}, {"y": 1, "x": 2}) == code_digest({"a", "b"}, {"x": 2, "y": 1})
+    assert code_digest({"x": 1, "y": 2}) != code_digest({"x": 2, "y": 1})
+
+
+TOLD = """
+from nsdyn import problems, integrators, laws
+from nsdyn._code_digest import code_digest
+found = problems.get("three_r_pendulum")
+print(code_digest(found.system, found.constraint, integrators.NSGA(), laws.Restitution(0.5)))
+"""
+
+
+def test_another_process_finds_the_same_digest():
+    """Compiled afresh, with other hashes of strings, and for what came by pickling."""
+    chosen = problems.get("three_r_pendulum"), integrators.NSGA(), laws.Restitution(0.5)
+    coded = lambda problem, *rest: code_digest(problem.system, problem.constraint, *rest)
+    environment = os.environ | {"PYTHONHASHSEED": "7", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-X", "pycache_prefix=/dev/null/none", "-c", TOLD]
+    told = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert told.stdout.strip() == coded(*chosen)
+    assert coded(*pickle.loads(pickle.dumps(chosen))) == coded(*chosen)
+
+
+def test_what_is_not_named_does_not_count():
+    """The text of one integrator is no part of what another computes."""
+    before = code_digest(integrators.MoreauJean()), code_digest(integrators.NSGA())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(integrators.NSGA, "_solved", lambda self, *args: None)
+        after = code_digest(integrators.MoreauJean()), code_digest(integrators.NSGA())
+    assert after[0] == before[0] and after[1] != before[1]
 
 
 def test_an_edited_force_is_computed_again(written, tmp_path):

@@ -28,6 +28,7 @@ HELPERS = {
     "_compiler",
     "_coordinates",
     "_digest",
+    "_digest_graph",
     "_expect",
     "_files",
     "_jitted",

@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 from typer.testing import CliRunner
 
 import nsdyn
@@ -20,9 +22,18 @@ from nsdyn.cli.commands import app
 from nsdyn.driver import backend, batch_run
 from nsdyn.errors import ProblemError
 from nsdyn.studies import study
-from nsdyn.studies.lib import archive, study_cells, study_figures, study_file
+from nsdyn.studies.lib import (
+    archive,
+    study_cells,
+    study_figures,
+    study_file,
+    study_summary,
+    written,
+)
+from nsdyn.studies.lib.study_result import StudyResult
 from nsdyn.studies.lib.tables import Table
 
+ROOT = Path(__file__).resolve().parents[1]
 # A corner at t = 0.125, reached with constant speed: a capturing scheme sees it at the end of its
 # step, later by the phase.
 STUDY = """\
@@ -247,3 +258,66 @@ def test_killed_at_any_moment(finished, tmp_path):
     again = subprocess.run([*command, "--jobs", "2"], cwd=tmp_path, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     assert arrays(tmp_path / "corner") == arrays(folder)
+
+
+LIBRARY = """\
+title = "Three problems"
+metrics = ["error_q", "error_v", "residuals"]
+[problems]
+swing = "pendulum"
+ramp = "point_on_track"
+fall = { use = "point_on_track", t_end = 0.1 }
+[integrators]
+event = "EventDriven(RK4())"
+moreau = "MoreauJean()"
+[laws]
+after = "PostSwitchGradient()"
+zero = "ZeroVelocity()"
+[steps]
+first = 0.05
+of_span = true
+"""
+
+
+def test_steps_as_shares_of_the_span():
+    plan = study_file.parse(LIBRARY)
+    found = [study_cells.grid(plan, problem, 0).step for problem in plan.problems.values()]
+    np.testing.assert_allclose(found, [0.05, 0.025, 0.005])
+
+
+def test_a_law_that_is_never_asked_is_not_run():
+    found = study_cells.contents(study_file.parse(LIBRARY))
+    never = {pair for pair, why in found.refused.items() if "no law is asked; see after" in why}
+    assert never == {study_cells.Pair("swing", name, "zero") for name in ("event", "moreau")}
+    assert study_cells.Pair("swing", "event", "after") in found.cells
+    assert study_cells.Pair("swing", "", "zero") not in found.cells  # no reference without a run
+    chosen = found.only(lambda pair: pair.integrator == "moreau" and pair.law == "zero")
+    assert [pair.problem for pair in chosen.cells if pair.integrator] == ["ramp", "fall"]
+    assert all(pair.law == "zero" for pair in (*chosen.cells, *chosen.refused))
+
+
+def test_the_library_study_holds_everything():
+    """All problems, integrators and laws; NonIdeal needs numbers of a mechanism."""
+    plan = study_file.read(ROOT / "studies" / "library.toml")
+    assert sorted(plan.problems) == nsdyn.problems.names()
+    used = repr(list(plan.integrators.values()))
+    assert all(f"{name}(" in used for name in integrators.__all__)
+    laws = {type(law).__name__ for law in plan.laws.values()}
+    assert laws == set(written.laws()) - {"NonIdeal"}
+
+
+def test_a_summary_over_the_problems():
+    plan = study_file.parse(LIBRARY)
+    shape = plan.shape
+    errors = np.array([[1e-6, 2e-6], [1e-3, 5e-3], [np.nan, 1e-2]])  # problem, integrator
+    values = np.broadcast_to(errors[:, :, None, None, None], shape)
+    status = np.where(np.isnan(values), int(nsdyn.Status.NOT_CONVERGED), int(nsdyn.Status.OK))
+    names = (*study_summary.RATIOS, *study_summary.MEDIANS)
+    dims = study_cells_dims()
+    data = xr.Dataset(dict.fromkeys(names, (dims, values)) | {"status": (dims, status)})
+    pair = study_cells.Pair("swing", "event", "zero")
+    table = study_summary.summary(StudyResult(plan, data, {pair: "no law is asked"}, {}))
+    rows = {row[:2]: row[2:] for row in table.rows}
+    assert rows["after", "event"][:4] == ("3", "2", "0", "1.0e+00")
+    assert rows["after", "moreau"][:4] == ("3", "3", "0", "2.0e+00")  # of 2, 5, 1
+    assert rows["zero", "event"][2] == "1" and rows["after", "moreau"][5] == "5.0e-03"

@@ -81,10 +81,9 @@ def points_of(problem: Problem, run: Solution) -> Point:
 def _held(model: Model, problem: Problem, run: Solution) -> Held:
     """The held values of the constraints at each sample, from the records of the events."""
     p = problem.params
-    start = model.start(problem.q0, problem.v0, jnp.asarray(run.t0), p)
-    if not jax.tree.leaves(start.held):
-        return start.held
-    held = [start.held]
+    held = [tuple(part.hold(problem.q0, jnp.asarray(run.t0), p) for part in model.parts)]
+    if not jax.tree.leaves(held):
+        return held[0]
     for event in run.events:
         before = model.split_mode(jnp.asarray(event.mode_before))
         after = model.split_mode(jnp.asarray(event.mode_after))

@@ -1,4 +1,5 @@
-"""The command line: `nsdyn list`, `check`, `run`, `compare`, `study`, `sweep`, `figures`, `bench`.
+"""The command line: `nsdyn list`, `check`, `run`, `compare`, `study`, `sweep`, `figures`, `redraw`,
+`info`, `report`, `bench`.
 
 Exit codes: 0 all went well, 1 a run stopped early, 2 the input was wrong. Messages go to stderr.
 Slow imports are inside the commands, so that help appears immediately.
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nsdyn.cli import listing
+from nsdyn.cli import listing, paper
 from nsdyn.cli.console import (
     busy,
     counted,
@@ -25,7 +26,7 @@ from nsdyn.cli.console import (
     show_statuses,
     show_table,
 )
-from nsdyn.cli.parse import parse_samples, parse_settings, parse_steps
+from nsdyn.cli.parse import command_line, parse_samples, parse_settings, parse_steps
 from nsdyn.errors import FileError, NsdynError, ProblemError, SimulationError
 from nsdyn.studies.lib import written
 
@@ -162,6 +163,7 @@ def check(problem: ProblemName, settings: Settings = []) -> None:  # noqa: B006
     "--out run.nc"
 )
 def run(
+    context: typer.Context,
     problem: ProblemName,
     law: LawText = "PostSwitchGradient",
     integrator: MethodText = "RK4",
@@ -188,24 +190,17 @@ def run(
     """Simulate one problem and show its final state. A run that stops early writes what it has, and
     the exit code is 1."""
     with reported():
-        import nsdyn
-
         chosen = _problem(problem, settings)
         method = _integrator(integrator, formulation)
         rule = written.law(law)
-        _require_target("--out", out, ())
-        _require_target("--plot", plot, PLOTS)
-        _require_target("--animate", animate, FILMS)
-        stopped: SimulationError | None = None
-        with busy("compiling and running"):
-            try:
-                trajectory = nsdyn.simulate(
-                    chosen, method, step=step, law=rule, t_end=t_end, save_every=save_every
-                )
-            except SimulationError as error:  # what there is until then is shown and written
-                if error.partial is None:
-                    raise
-                stopped, trajectory = error, error.partial
+        for option, path, suffixes in (
+            ("out", out, ()),
+            ("plot", plot, PLOTS),
+            ("animate", animate, FILMS),
+        ):
+            _require_target(f"--{option}", path, suffixes)
+        options = {"step": step, "law": rule, "t_end": t_end, "save_every": save_every}
+        trajectory, stopped = _simulated(chosen, method, options)
         if events and len(trajectory.events):
             show_events(trajectory.events)
             show_reports(chosen, trajectory.events, rule)
@@ -213,7 +208,7 @@ def run(
             show_end(trajectory)
         if out is not None:
             trajectory.save(out)
-            print(f"wrote {out}")
+            _describe(out, context)
         if plot is not None and len(trajectory.t):
             trajectory.plot().savefig(plot)
             print(f"wrote {plot}")
@@ -225,11 +220,36 @@ def run(
             raise stopped
 
 
+def _simulated(
+    problem: "nsdyn.Problem", method: Any, options: dict[str, Any]
+) -> tuple["nsdyn.Solution", SimulationError | None]:
+    """A run, and the error that ended it early: what there is until then is shown and written."""
+    import nsdyn
+
+    with busy("compiling and running"):
+        try:
+            return nsdyn.simulate(problem, method, **options), None
+        except SimulationError as error:
+            if error.partial is None:
+                raise
+            return error.partial, error
+
+
+def _describe(out: Path, context: typer.Context) -> None:
+    """Beside a file, where it comes from: `nsdyn info` reads this."""
+    from nsdyn.studies.lib import archive
+
+    described = {"command": command_line(context), **archive.provenance()}
+    archive.write_json(out.with_suffix(".json"), described)
+    print(f"wrote {out} and {out.with_suffix('.json')}")
+
+
 @app.command(
     epilog="Example: nsdyn compare point_on_track --integrator NSGA --integrator RK4 --step 1e-2 "
     "--out compared"
 )
 def compare(
+    context: typer.Context,
     problem: ProblemName,
     integrator: Methods = [],  # noqa: B006
     law: Laws = [],  # noqa: B006
@@ -252,7 +272,7 @@ def compare(
     errors with the smallest one and observed orders. The exit code is 1 if all runs fail."""
     with reported():
         from nsdyn.studies import compare as comparison
-        from nsdyn.studies.lib import compare_figures, compare_table
+        from nsdyn.studies.lib import archive, compare_figures, compare_table
 
         chosen = _problem(problem, settings)
         methods = [_integrator(text, "") for text in integrator] or comparison.DEFAULTS
@@ -260,7 +280,8 @@ def compare(
         steps = parse_steps(step)
         if len(steps) > 1:
             chosen = chosen if t_end is None else dataclasses.replace(chosen, t_end=t_end)
-            _compare_steps(chosen, (methods, rules), steps, reference, refine, out)
+            pairs = methods, rules
+            _show_study(_over_steps(chosen, pairs, steps, reference, refine, out), out, context)
             return
         entries = comparison.pairs(methods, rules)
         found = comparison.compare(
@@ -277,6 +298,7 @@ def compare(
         )
         show_comparison(compare_table.table(found))
         if out is not None:
+            archive.remember_command(out / "data", command_line(context))
             print("\n".join(str(file) for file in compare_figures.write(found, out)))
         if not any(run.ok for run in found.runs):
             raise typer.Exit(1)
@@ -284,6 +306,7 @@ def compare(
 
 @app.command(epilog="Example: nsdyn study corner.toml --jobs 2; nsdyn study corner.toml --dry-run")
 def study(
+    context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")],
     out: Annotated[
         Path | None, typer.Option(help="Folder for data, tables and figures; default: STUDY.")
@@ -325,10 +348,7 @@ def study(
                 found = studies.run(
                     plan, folder, jobs=jobs, only=only, force=force, progress=report
                 )
-        show_comparison(found.table)
-        print("\n".join(str(written_file) for written_file in found.save(folder)))
-        if not found.ok.any():
-            raise typer.Exit(1)
+        _show_study(found, folder, context)
 
 
 @app.command(
@@ -337,6 +357,7 @@ def study(
     "--jobs 2 --folder sweep"
 )
 def sweep(
+    context: typer.Context,
     problem: ProblemName,
     vary: Ranges = [],  # noqa: B006
     random: Annotated[int, typer.Option(min=0, help="So many random samples.")] = 0,
@@ -367,7 +388,6 @@ def sweep(
     fail."""
     with reported():
         import nsdyn
-        from nsdyn.studies.lib import archive
 
         if out is not None and out.suffix != ".nc":
             raise FileError(f"--out {out}: expected a name that ends in .nc")
@@ -383,21 +403,8 @@ def sweep(
         if folder is not None:
             print(f"wrote {folder}")
         if out is not None:
-            about = {
-                "problem": problem,
-                "set": settings,
-                "vary": vary,
-                "random": random,
-                "latin": latin,
-                "seed": seed,
-                "step": step,
-                "law": law,
-                "integrator": repr(method),
-            }
             result.save(out)
-            described = {"settings": about, **archive.provenance()}
-            archive.write_json(out.with_suffix(".json"), described)
-            print(f"wrote {out} and {out.with_suffix('.json')}")
+            _describe(out, context)
         if not result.ok.any():
             raise typer.Exit(1)
 
@@ -479,14 +486,14 @@ def bench(
         print("\n".join(f"wrote {file}" for file in files))
 
 
-def _compare_steps(
+def _over_steps(
     problem: "nsdyn.Problem",
     pairs: tuple[Iterable[Any], Iterable[Any]],
     steps: list[float],
     reference: str,
     refine: int,
     out: Path | None,
-) -> None:
+) -> "nsdyn.studies.lib.study_result.StudyResult":
     """Several steps: a study of one problem."""
     from nsdyn.studies import compare as comparison
     from nsdyn.studies import study as studies
@@ -503,9 +510,18 @@ def _compare_steps(
         title=problem.name,
     )
     with counted("integrators and laws") as report:
-        found = studies.run(plan, out, progress=report)
+        return studies.run(plan, out, progress=report)
+
+
+def _show_study(
+    found: "nsdyn.studies.lib.study_result.StudyResult", out: Path | None, context: typer.Context
+) -> None:
+    """The table of a study, and its files."""
+    from nsdyn.studies.lib import archive
+
     show_comparison(found.table)
     if out is not None:
+        archive.remember_command(out / "data", command_line(context))
         print("\n".join(str(file) for file in found.save(out)))
     if not found.ok.any():
         raise typer.Exit(1)
@@ -572,6 +588,14 @@ def _integrator(text: str, formulation: str) -> "nsdyn.AbstractIntegrator":
             "parentheses, as in 'RK4(formulation=minimal)'"
         )
     return written.integrator(f"RK4(formulation={formulation!r})" if formulation else text)
+
+
+app.command(
+    epilog="Example: nsdyn redraw joint_locking --width 88mm --font 'DejaVu Sans' --format pdf,svg"
+)(paper.redraw)
+app.command(epilog="Example: nsdyn info figures/joint_locking/figure_3.pdf; nsdyn info run.nc")(
+    paper.info
+)
 
 
 @app.command(epilog="Example: nsdyn report figures --out report.html")

@@ -187,3 +187,11 @@ def counted(what: str) -> Iterator[Callable[[int, int], None]]:
 def busy(what: str) -> AbstractContextManager:
     """A spinner on stderr."""
     return Console(stderr=True).status(what)
+
+
+def show_origin(rows: Iterable[tuple[str, str]]) -> None:
+    """Lines that are never wrapped: commands are to be copied."""
+    before = ""
+    for word, text in rows:
+        print(f"{word if word != before else '':<9} {text}")
+        before = word

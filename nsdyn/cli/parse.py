@@ -1,9 +1,12 @@
-"""Parsing of command-line arguments: NAME=VALUE, NAME=LOW:HIGH:N, 2e-2,1e-2."""
+"""Parsing of command-line arguments: NAME=VALUE, NAME=LOW:HIGH:N, 2e-2,1e-2; and the way back."""
 
 import ast
 import inspect
+import shlex
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from nsdyn.errors import ProblemError
 
@@ -91,3 +94,22 @@ def signature(cls: type) -> str:
             parameter.name if default is parameter.empty else f"{parameter.name}={default!r}"
         )
     return f"{cls.__name__}({', '.join(parts)})"
+
+
+def command_line(context: typer.Context) -> str:
+    """The command that is being carried out, as one would type it."""
+    words = ["nsdyn", context.info_name or ""]
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        source = context.get_parameter_source(name)
+        if source is None or source.name != "COMMANDLINE":
+            continue
+        value = context.params[name]
+        values = value if isinstance(value, list | tuple) else [value]
+        if parameter.param_type_name == "argument":
+            words += map(str, values)
+        elif isinstance(value, bool):
+            words += parameter.opts[:1] if value else parameter.secondary_opts[:1]
+        else:
+            words += [word for x in values for word in (parameter.opts[0], str(x))]
+    return shlex.join(words)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -75,12 +76,20 @@ def key_of(words: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
 
 
-def read_index(folder: Path) -> dict[str, dict]:
-    """{"names": {name: key}, "keys": {key: what it means}}."""
+def read_index(folder: Path) -> dict[str, Any]:
+    """{"names": {name: key}, "keys": {key: what it means}}, and the command that makes them, if it
+    is known."""
     return {"names": {}, "keys": {}} | read_json(folder / INDEX)
 
 
-def _enter(folder: Path, index: dict[str, dict], name: str, key: str, words: dict) -> None:
+def remember_command(folder: Path, command: str) -> None:
+    """Keep the command that makes the data of a folder, for `nsdyn info`."""
+    index = read_index(folder)
+    if index.get("command") != command:
+        write_json(folder / INDEX, index | {"command": command})
+
+
+def _enter(folder: Path, index: dict[str, Any], name: str, key: str, words: dict) -> None:
     """Let a name stand for this key, and drop data that differ only in the code."""
     said = {k: x for k, x in words.items() if k not in ("code", "after")}
     meaning = {"name": name, "settings": said}
@@ -238,9 +247,10 @@ def provenance() -> dict[str, Any]:
     }
 
 
+@cache
 def commit() -> str | None:
-    """The commit of the source tree that nsdyn runs from, with '+' if files have changed; None if
-    unknown."""
+    """The commit of the source tree that nsdyn runs from, with '+' if files had changed when it was
+    first asked for; None if unknown."""
     root = Path(nsdyn.__file__).resolve().parents[1]
     if not (root / ".git").exists():  # nsdyn may be installed inside another repository
         return None

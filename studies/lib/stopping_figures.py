@@ -53,7 +53,7 @@ def maps(right: Dataset, wrong: Dataset, shown: tuple[float, float]) -> Figure:
                 linewidths=0.6,
                 linestyles="-",
             )
-            ax.clabel(lines, fontsize=7, fmt="%g")
+            ax.clabel(lines, fontsize=style.points(7), fmt="%g")
         _borders(ax, right, kind)
         fig.colorbar(mesh, ax=ax, label=label, pad=0.02).outline.set_linewidth(0.6)
         ax.plot(
@@ -61,7 +61,7 @@ def maps(right: Dataset, wrong: Dataset, shown: tuple[float, float]) -> Figure:
         )
         ax.set(xlabel="initial speed, relative $a$", ylabel="brake torque, relative $b$")
         style.panel(ax, letter)
-    fig.suptitle("Emergency stops, RX130L with surrogate parameters", fontsize=8)
+    fig.suptitle("Emergency stops, RX130L with surrogate parameters", fontsize=style.points(8))
     return fig
 
 
@@ -114,7 +114,7 @@ def poses(right: Dataset, wrong: Dataset) -> Figure:
         style.panel(ax, letter)
     names(axes[0])
     fig.legend(loc="outside lower center", ncols=3)
-    fig.suptitle("Emergency stop, RX130L with surrogate parameters", fontsize=8)
+    fig.suptitle("Emergency stop, RX130L with surrogate parameters", fontsize=style.points(8))
     return fig
 
 
@@ -164,5 +164,5 @@ def histories(right: Dataset, wrong: Dataset) -> Figure:
         ax.set(xlabel="time $t$ [s]", xlim=(0, 1.05 * end))
         ax.xaxis.set_major_locator(MultipleLocator(0.1))
         style.panel(ax, letter)
-    fig.suptitle("Emergency stop, RX130L with surrogate parameters", fontsize=8)
+    fig.suptitle("Emergency stop, RX130L with surrogate parameters", fontsize=style.points(8))
     return fig

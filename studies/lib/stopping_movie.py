@@ -33,7 +33,7 @@ def _write(right: Dataset, wrong: Dataset, times: np.ndarray, path: Path) -> Non
     fig, axes = style.figure((1, 2), style.DOUBLE, 3.6)
     names(axes[0])
     fig.legend(loc="outside lower center", ncols=3)
-    title = fig.suptitle("0", fontsize=9)
+    title = fig.suptitle("0", fontsize=style.points(9))
     for ax, view in zip(axes, (SIDE, ABOVE), strict=True):
         robot_drawing.floor(ax, view)
         robot_drawing.robot(

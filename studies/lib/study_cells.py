@@ -5,6 +5,8 @@ Steps are rounded such that they divide the time span T of the problem,
 
     h = T/N,    N = round(T/step)                                                                (1)
 
+or N = round(1/step) if steps are shares of the span.
+
 With P > 1 phases, the first step of the run j = 0, ..., P - 1 is shorter by phi_j h, so that events
 fall on other places in their steps:
 
@@ -16,6 +18,7 @@ twice its step tells how far it can be trusted.
 
 import hashlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +42,7 @@ from nsdyn.studies.lib import archive
 from nsdyn.studies.lib.study_file import RESIDUALS, Plan
 
 EVENTS = ("t", "Lam", "v_before", "v_after", "kinetic_before", "kinetic_after")
+KEPT = 20  # hexadecimal digits of a digest
 REPEATS, PATIENCE = 3, 0.5  # a cell is timed REPEATS times, or until PATIENCE seconds have passed
 
 
@@ -73,7 +77,8 @@ class Cell(NamedTuple):
 def grid(plan: Plan, problem: Problem, step: int) -> Grid:
     """(1), with the sampling of the study."""
     length = problem.t_end - problem.t0
-    count = max(1, round(length / plan.steps[step]))
+    share = plan.steps[step] if plan.of_span else plan.steps[step] / length
+    count = max(1, round(1 / share))
     every = -(-count // plan.samples)
     return Grid(problem.t0, problem.t_end, length / count, every)
 
@@ -101,8 +106,11 @@ def pairs(plan: Plan) -> list[Pair]:
 
 
 def refusal(plan: Plan, pair: Pair) -> str | None:
-    """Why a pair cannot run; None if it can."""
+    """Why a pair cannot, or need not, run; None if it shall."""
     problem, law = plan.problems[pair.problem], plan.laws[pair.law]
+    first = next(iter(plan.laws))
+    if pair.law != first and not sum(problem.model().guard_counts):
+        return f"its constraints never change, so no law is asked; see {first}"
     try:
         setup(problem, plan.integrators[pair.integrator], law, step=plan.steps[0])
     except ProblemError as error:
@@ -110,13 +118,40 @@ def refusal(plan: Plan, pair: Pair) -> str | None:
     return None
 
 
-def cells(plan: Plan, pair: Pair) -> list[Cell]:
+class Contents(NamedTuple):
+    """All cells of a study, and why pairs cannot run. A pair without an integrator is a reference;
+    it comes before those that need it."""
+
+    cells: dict[Pair, list[Cell]]
+    refused: dict[Pair, str]
+
+    def only(self, chosen: Callable[[Pair], bool]) -> "Contents":
+        """The chosen pairs and their references."""
+        pairs = [pair for pair in self.cells if pair.integrator and chosen(pair)]
+        needed = {Pair(pair.problem, "", pair.law) for pair in pairs}
+        cells = {k: x for k, x in self.cells.items() if k in needed or k in pairs}
+        return Contents(cells, {k: x for k, x in self.refused.items() if chosen(k)})
+
+
+def contents(plan: Plan) -> Contents:
+    """All of a study. This reads the code of all that takes part: once for a run of the study."""
+    reasons = {pair: refusal(plan, pair) for pair in pairs(plan)}
+    able = [pair for pair, why in reasons.items() if why is None]
+    coded = _remembered(code_digest)
+    cells: dict[Pair, list[Cell]] = {}
+    for pair in able:
+        reference = Pair(pair.problem, "", pair.law)
+        if reference not in cells:
+            cells[reference] = [_reference_cell(plan, reference, coded)]
+        cells[pair] = _cells(plan, pair, coded)
+    return Contents(cells, {pair: why for pair, why in reasons.items() if why is not None})
+
+
+def _cells(plan: Plan, pair: Pair, coded: Callable[[Any], str]) -> list[Cell]:
     """The cells of a pair, in order of the steps."""
     problem, law = plan.problems[pair.problem], plan.laws[pair.law]
     integrator = plan.integrators[pair.integrator]
-    common = _described(
-        problem, integrator, law, code_digest(_timed, *_coded(problem, integrator, law))
-    )
+    common = _described(problem, integrator, law, (_timed, coded))
     phi = phases(plan)
     found = []
     for k in range(len(plan.steps)):
@@ -127,16 +162,16 @@ def cells(plan: Plan, pair: Pair) -> list[Cell]:
     return found
 
 
-def reference(plan: Plan, problem: str, law: str) -> Cell:
+def _reference_cell(plan: Plan, pair: Pair, coded: Callable[[Any], str]) -> Cell:
     """The reference of a problem and a law."""
-    chosen, rule, finer = plan.problems[problem], plan.laws[law], plan.finer.integrator
-    coded = code_digest(_reference, *_coded(chosen, finer, rule))
+    chosen, rule = plan.problems[pair.problem], plan.laws[pair.law]
+    finer = plan.finer.integrator
     wanted = reference_times(plan, chosen)
-    words = _described(chosen, finer, rule, coded) | {
+    words = _described(chosen, finer, rule, (_reference, coded)) | {
         "step": grid(plan, chosen, len(plan.steps) - 1).step / plan.finer.refine,
         "times": hashlib.sha256(wanted.tobytes()).hexdigest(),
     }
-    return Cell(Pair(problem, "", law), len(plan.steps) - 1, words)
+    return Cell(pair, len(plan.steps) - 1, words)
 
 
 def reference_times(plan: Plan, problem: Problem) -> np.ndarray:
@@ -144,11 +179,25 @@ def reference_times(plan: Plan, problem: Problem) -> np.ndarray:
     return np.unique(np.concatenate(each))
 
 
-def _coded(problem: Problem, integrator: Any, law: AbstractLaw) -> tuple:
-    return problem.system, problem.constraint, integrator, law
+def _remembered(digest: Callable[[Any], str]) -> Callable[[Any], str]:
+    """The digest of each object is made once, for all pairs."""
+    known: dict[int, tuple[Any, str]] = {}  # with the object: an id is unique while it lives
+
+    def find(thing: Any) -> str:
+        if id(thing) not in known:
+            known[id(thing)] = thing, digest(thing)
+        return known[id(thing)][1]
+
+    return find
 
 
-def _described(problem: Problem, integrator: Any, law: AbstractLaw, code: str) -> dict[str, Any]:
+def _described(
+    problem: Problem, integrator: Any, law: AbstractLaw, made: tuple[Callable, Callable]
+) -> dict[str, Any]:
+    """Everything that the runs of a pair depend on. `made`: the function that makes them, and how
+    to tell code by a digest."""
+    maker, coded = made
+    parts = (maker, problem.system, problem.constraint, integrator, law)
     return {
         "problem": problem.name,
         "system": settings_text(problem.system),
@@ -158,7 +207,7 @@ def _described(problem: Problem, integrator: Any, law: AbstractLaw, code: str) -
         "t_end": problem.t_end,
         "integrator": format_object(integrator, always="*"),
         "law": format_object(law, always="*"),
-        "code": code,
+        "code": [coded(part)[:KEPT] for part in parts],
     }
 
 
@@ -169,28 +218,21 @@ def is_done(folder: Path, cell: Cell) -> bool:
     return archive.exists(folder, cell.key, cell.words)
 
 
-def work(
-    plan: Plan, pair: Pair, folder: Path, force: bool = False, known: list[Cell] | None = None
-) -> list[str]:
-    """Compute the missing cells of a pair; returns their keys. A refusal and a status are results;
-    an error or a kill leaves no file. `known` are the cells as the caller describes them: objects
-    that came from another process may be described otherwise."""
+def work(plan: Plan, todo: list[Cell], folder: Path, force: bool = False) -> list[str]:
+    """Compute those cells that are missing; returns their keys. A status is a result; an error or a
+    kill leaves no file."""
     done = []
-    if not pair.integrator:
-        cell = reference(plan, pair.problem, pair.law) if known is None else known[0]
-        if force or not is_done(folder, cell):
-            found = _reference(plan, plan.problems[pair.problem], plan.laws[pair.law])
+    for cell in todo:
+        if is_done(folder, cell) and not force:
+            continue
+        if cell.is_reference:
+            found = _reference(plan, plan.problems[cell.pair.problem], plan.laws[cell.pair.law])
             archive.write(folder, cell.key, found, cell.words)
-            done.append(cell.key)
-        return done
-    if refusal(plan, pair) is not None:
-        return done
-    for cell in cells(plan, pair) if known is None else known:
-        if force or not is_done(folder, cell):
+        else:
             variables, timing = _timed(plan, cell)
             archive.write(folder, cell.key, variables, cell.words)
             archive.write_json(folder / f"{cell.key}.timing.json", timing)
-            done.append(cell.key)
+        done.append(cell.key)
     return done
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from nsdyn.studies.compare import slug
-from nsdyn.studies.lib import archive, schemes, style
+from nsdyn.studies.lib import archive, schemes, study_summary, style
 from nsdyn.studies.lib.study_result import StudyResult
 
 FLOOR = 1e-16  # errors end at round-off
@@ -50,6 +50,10 @@ def write(result: StudyResult, folder: Path) -> list[Path]:
         "runs.csv": result.to_csv(),
         "captions.txt": _captions(result),
     }
+    if len(result.plan.problems) >= study_summary.LEAST:
+        over = study_summary.summary(result)
+        texts |= {"summary.txt": f"{over}\n", "summary.md": over.markdown()}
+        texts |= {"summary.tex": over.latex(), "summary.csv": over.csv()}
     files = [schemes.write(folder / name, text) for name, text in texts.items()]
     encode = {name: {"dtype": "S1"} for name in ("problem", "integrator", "law")}
     files.append(

@@ -16,6 +16,7 @@
     [steps]
     first = 2e-2                   # or: values = [2e-2, 1e-2]
     halvings = 7
+    of_span = true                 # steps are shares of the time span of each problem
     phases = 16                    # places of the grid relative to the events
     samples = 100                  # samples of a run at most, evenly spaced
 
@@ -61,7 +62,7 @@ SHOWN = ("error_q", "error_v", "graph_v", "error_t_event", "error_Lam", *RESIDUA
 KEYS = {
     "": ("title", "seed", "metrics", "problems", "integrators", "laws", "steps", "reference",
          "figures"),
-    "steps": ("first", "halvings", "values", "phases", "samples"),
+    "steps": ("first", "halvings", "values", "of_span", "phases", "samples"),
     "reference": ("prefer",),
     "problem": ("use", "set", "t_end"),
     "finer": ("use", "refine"),
@@ -97,6 +98,7 @@ class Plan(NamedTuple):
     metrics: tuple[str, ...] = SHOWN
     figures: dict[str, dict[str, Any]] = FIGURES
     samples: int = SAMPLES
+    of_span: bool = False  # steps are shares of the time span of each problem
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -148,6 +150,7 @@ class _Reader:
             steps=steps,
             phases=phases,
             samples=samples,
+            of_span=self._typed(("steps", "of_span"), bool, "true or false", False),
             finer=prefer[1],
             stored={name: x if prefer[0] else None for name, (_, x) in made.items()},
             metrics=self._metrics(),

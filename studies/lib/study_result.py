@@ -19,7 +19,7 @@ from nsdyn.laws.base import as_status
 from nsdyn.reference import Reference
 from nsdyn.status import Status
 from nsdyn.studies.lib import study_cells
-from nsdyn.studies.lib.study_cells import Pair
+from nsdyn.studies.lib.study_cells import Contents, Pair
 from nsdyn.studies.lib.study_file import METRICS, RESIDUALS, Plan
 from nsdyn.studies.lib.tables import Table
 
@@ -78,14 +78,8 @@ class StudyResult:
 
     def order(self, metric: str, problem: str, integrator: str, law: str) -> Order:
         """The observed order of a metric, a fit over the steps."""
-        place = self._place(problem, integrator, law)
+        place = _place(self.plan, Pair(problem, integrator, law))
         return metrics.observed_order(self.data.h.values[place[0]], self.worst(metric)[place])
-
-    def _place(self, problem: str, integrator: str, law: str) -> tuple[int, int, int]:
-        plan = self.plan
-        names = ((problem, plan.problems), (integrator, plan.integrators), (law, plan.laws))
-        i, j, k = (list(known).index(name) for name, known in names)
-        return i, j, k
 
     def profile(self, metric: str) -> metrics.Profile:
         """The performance profile over all problems, laws and steps: one row of shares for each
@@ -120,31 +114,36 @@ class StudyResult:
 # Collecting
 
 
-def collect(plan: Plan, folder: Path) -> StudyResult:
-    """What is archived of a study."""
+def collect(plan: Plan, folder: Path, contents: Contents | None = None) -> StudyResult:
+    """What is archived of a study. `contents` are its cells, if they are known."""
+    known = study_cells.contents(plan) if contents is None else contents
     shape = plan.shape
     found = {name: np.full(shape, np.nan) for name in METRICS}
     status = np.full(shape, MISSING)
-    refused: dict[Pair, str] = {}
-    references: dict[tuple[str, str], str] = {}
-    for i, problem in enumerate(plan.problems):
-        for k, law in enumerate(plan.laws):
-            kept = study_cells.read(folder, study_cells.reference(plan, problem, law))
-            wanted = None if kept is None else kept[0]
-            references[problem, law] = _provenance(plan, problem, wanted)
-            for j, integrator in enumerate(plan.integrators):
-                pair = Pair(problem, integrator, law)
-                if (reason := study_cells.refusal(plan, pair)) is not None:
-                    refused[pair] = reason
-                    continue
-                for cell in study_cells.cells(plan, pair):
-                    if (data := study_cells.read(folder, cell)) is not None:
-                        place = (i, j, k, cell.step)
-                        status[place] = data[0].status.values
-                        numbers = _measured(*data, wanted, plan.stored[problem])
-                        for name, values in numbers.items():
-                            found[name][place] = values
-    return StudyResult(plan, _dataset(plan, found, status), refused, references)
+    wanted: dict[tuple[str, str], Dataset | None] = {}
+    for pair, cells in known.cells.items():
+        for cell in cells:
+            data = study_cells.read(folder, cell)
+            if cell.is_reference:  # before those that need it
+                wanted[pair.problem, pair.law] = None if data is None else data[0]
+            elif data is not None:
+                place = (*_place(plan, pair), cell.step)
+                status[place] = data[0].status.values
+                reference = wanted[pair.problem, pair.law]
+                numbers = _measured(*data, reference, plan.stored[pair.problem])
+                for name, values in numbers.items():
+                    found[name][place] = values
+    references = {pair: _provenance(plan, pair[0], data) for pair, data in wanted.items()}
+    return StudyResult(plan, _dataset(plan, found, status), known.refused, references)
+
+
+def _place(plan: Plan, pair: Pair) -> tuple[int, int, int]:
+    """Where a pair stands in arrays over (problem, integrator, law)."""
+    i, j, k = (
+        list(known).index(name)
+        for name, known in zip(pair, (plan.problems, plan.integrators, plan.laws), strict=True)
+    )
+    return i, j, k
 
 
 def _dataset(plan: Plan, found: dict[str, np.ndarray], status: np.ndarray) -> Dataset:
@@ -265,7 +264,7 @@ def _cells(
     result: StudyResult, pair: Pair, worst: dict[str, np.ndarray], reasons: list[str]
 ) -> list[str]:
     plan = result.plan
-    place = result._place(pair.problem, pair.integrator, pair.law)
+    place = _place(plan, pair)
     h = result.data.h.values[place[0]]
     found = []
     for name in plan.metrics:

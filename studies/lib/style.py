@@ -1,14 +1,19 @@
 """The look of all figures: print sizes, Okabe-Ito colours together with line styles, PDF and PNG.
 
-Colours alone never carry meaning: the n-th line has its own colour, line style and marker.
+Colours alone never carry meaning: the n-th line has its own colour, line style and marker. A `Look`
+changes what journals ask for; while `looking` lasts, all figures have it. A file says which figure of
+which study it is (`nsdyn info`).
 """
 
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
+import matplotlib.font_manager
 import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
@@ -16,7 +21,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from nsdyn.studies.lib.archive import replace
+from nsdyn.errors import ProblemError
+from nsdyn.studies.lib.archive import read_index, replace
 
 COLUMN = 3.5  # inches
 DOUBLE = 7.2
@@ -42,16 +48,17 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 GREY = "0.45"
 VISIBLE = 0.005  # smallest marked jump, relative to the range
 
+FONT = "STIXGeneral"  # comes with matplotlib, so figures are the same on all machines
+POINTS = 9.0
+SMALLER = ("xtick.labelsize", "ytick.labelsize", "legend.fontsize")
+MATH_FACES = ("rm", "sf", "tt", "cal")
+FORMATS = ("pdf", "svg", "png")
+# Where a file says what it is, and what of it changes with the time of day.
+ABOUT = {"pdf": "Subject", "svg": "Description", "png": "Description"}
+CLOCK = {"pdf": "CreationDate", "svg": "Date", "png": "Software"}
+
 RC: dict[Any, Any] = {
-    "font.family": "serif",
-    "font.serif": ["STIXGeneral"],  # comes with matplotlib, so figures are the same on all machines
-    "mathtext.fontset": "stix",
-    "font.size": 9,
-    "axes.labelsize": 9,
-    "axes.titlesize": 9,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.fontsize": 8,
+    "svg.hashsalt": "nsdyn",  # the same names in each file
     "legend.frameon": False,
     "legend.handlelength": 2.4,
     "axes.linewidth": 0.6,
@@ -72,16 +79,70 @@ RC: dict[Any, Any] = {
 }
 
 
+class Look(NamedTuple):
+    """What journals ask for.
+
+    width: of one column [in]; figures over two columns grow with it.
+    font: a family that matplotlib finds.
+    points: the size of letters; ticks and legends are a ninth smaller.
+    formats: of files, some of pdf, svg, png.
+    """
+
+    width: float = COLUMN
+    font: str = FONT
+    points: float = POINTS
+    formats: tuple[str, ...] = ("pdf", "png")
+
+
+PLAIN = Look()
+_look: ContextVar[Look] = ContextVar("look")
+
+
+@contextmanager
+def looking(look: Look) -> Iterator[None]:
+    """While this lasts, figures have another look."""
+    if look.font not in mpl.font_manager.get_font_names():
+        some = ", ".join(sorted(mpl.font_manager.get_font_names())[:8])
+        raise ProblemError(
+            f"font: expected one that is installed ({some}, ...), found {look.font!r}"
+        )
+    if unknown := [kind for kind in look.formats if kind not in FORMATS]:
+        raise ProblemError(f"format: expected some of {', '.join(FORMATS)}, found {unknown[0]!r}")
+    if not 1 <= look.width <= 20 or not 3 <= look.points <= 40:
+        raise ProblemError(
+            f"expected a column of 1 to 20 inches and letters of 3 to 40 points, found "
+            f"{look.width:g} in and {look.points:g} pt"
+        )
+    token = _look.set(look)
+    try:
+        yield
+    finally:
+        _look.reset(token)
+
+
+def points(size: float) -> float:
+    """A size of letters that grows with the look; 9 is that of the text."""
+    return size * _look.get(PLAIN).points / POINTS
+
+
 def use() -> AbstractContextManager:
     """A context in which matplotlib draws in this style."""
-    return mpl.rc_context(RC)
+    font = _look.get(PLAIN).font
+    sizes = dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"), points(POINTS))
+    sizes |= dict.fromkeys(SMALLER, points(8))
+    faces: dict[str, Any] = {"font.family": [font], "mathtext.fontset": "stix"}
+    if font != FONT:
+        faces |= {"mathtext.fontset": "custom"} | {f"mathtext.{x}": font for x in MATH_FACES}
+        faces |= {"mathtext.it": f"{font}:italic", "mathtext.bf": f"{font}:bold"}
+    return mpl.rc_context(RC | sizes | faces)
 
 
 def figure(
     panels: tuple[int, int] = (1, 1), width: float = COLUMN, height: float = 2.4
 ) -> tuple[Figure, list[Axes]]:
     """A figure with rows x columns of axes, without a window, so that no display is needed."""
-    fig = Figure(figsize=(width, height), layout="constrained")
+    scale = _look.get(PLAIN).width / COLUMN
+    fig = Figure(figsize=(scale * width, scale * height), layout="constrained")
     FigureCanvasAgg(fig)
     return fig, list(fig.subplots(*panels, squeeze=False).flat)
 
@@ -98,7 +159,7 @@ def mark_times(ax: Axes, times: Iterable[float], labels: Iterable[str] = ()) -> 
     for time, label in zip(times, labels, strict=False):
         ax.annotate(
             label, (float(time), 1.0), (0, 2), xycoords=("data", "axes fraction"), textcoords="offset points",
-            ha="center", va="bottom", fontsize=8, color="0.25",
+            ha="center", va="bottom", fontsize=points(8), color="0.25",
         )  # fmt: skip
 
 
@@ -125,12 +186,14 @@ def jumping_line(ax: Axes, t: ArrayLike, y: ArrayLike, **options: Any) -> None:
 
 
 def save(fig: Figure, folder: str | Path, name: str) -> list[Path]:
-    """Save the figure as PDF and PNG; the same data give the same bytes."""
+    """Save the figure in the formats of the look; the same data give the same bytes."""
     folder = Path(folder)
-    pdf = replace(
-        folder / f"{name}.pdf", lambda path: fig.savefig(path, metadata={"CreationDate": None})
-    )
-    png = replace(
-        folder / f"{name}.png", lambda path: fig.savefig(path, metadata={"Software": None})
-    )
-    return [pdf, png]
+    about = {"study": folder.resolve().name, "figure": name}
+    about |= {"data": read_index(folder / "data")["names"]}
+    text = json.dumps(about, ensure_ascii=True)
+    files = []
+    for kind in _look.get(PLAIN).formats:
+        told = {ABOUT[kind]: text, CLOCK[kind]: None}
+        write = lambda path, told=told: fig.savefig(path, metadata=told)
+        files.append(replace(folder / f"{name}.{kind}", write))
+    return files

@@ -1,0 +1,67 @@
+"""Commands for papers: `nsdyn redraw`, `nsdyn info`."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nsdyn.cli.console import progress, reported, show_origin
+from nsdyn.errors import ProblemError
+
+INCHES = {"in": 1.0, "mm": 1 / 25.4, "cm": 1 / 2.54, "pt": 1 / 72.27}  # points of TeX
+
+
+def redraw(
+    study: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[STUDY]...",
+            help="Names from `nsdyn list`, or study files; default: all that are in the folder.",
+        ),
+    ] = [],  # noqa: B006  typer copies it
+    folder: Annotated[
+        Path, typer.Option(help="Where `nsdyn figures --out` has written; holds one of each study.")
+    ] = Path("figures"),
+    width: Annotated[
+        str, typer.Option(help="Width of a column: 88mm, 8.8cm, 3.5in, 252pt.")
+    ] = "3.5in",
+    font: Annotated[str, typer.Option(help="Font family.")] = "STIXGeneral",
+    font_size: Annotated[float, typer.Option(help="Size of letters in points.")] = 9.0,
+    formats: Annotated[
+        str, typer.Option("--format", help="Formats of files: pdf, svg, png.")
+    ] = "pdf,png",
+) -> None:
+    """Draw the figures of studies again from archived data, with the width, font and formats that a
+    journal asks for. Nothing is computed; a study whose data are missing is an error. Figures are
+    drawn where they are: study files in the folder that is named after them."""
+    with reported():
+        from nsdyn.studies.lib import redrawing, style
+
+        kinds = tuple(kind.strip().lower() for kind in formats.split(","))
+        look = style.Look(_inches(width), font, font_size, kinds)
+        files: list[Path] = []
+        with style.looking(look):
+            for name in progress(study or redrawing.archived(folder), "drawing"):
+                files += redrawing.drawn(name, folder)
+        print("\n".join(str(file) for file in files))
+
+
+def info(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A figure, table, netCDF file or study folder.")
+    ],
+) -> None:
+    """Tell where a file comes from: the study and its data, settings, versions, commit, date, and
+    the command that makes it again."""
+    with reported():
+        from nsdyn.studies.lib.origin import origin
+
+        show_origin(origin(file))
+
+
+def _inches(text: str) -> float:
+    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(in|mm|cm|pt)\s*", text)
+    if found is None:
+        raise ProblemError(f"--width: expected a length such as 88mm or 3.5in, found {text!r}")
+    return float(found[1]) * INCHES[found[2]]

@@ -1,0 +1,177 @@
+"""Figures drawn again as journals ask for, and files that tell where they come from."""
+
+import json
+import re
+import shlex
+import shutil
+import sys
+from types import ModuleType
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+import nsdyn
+from nsdyn import studies
+from nsdyn.cli.commands import app
+from nsdyn.errors import FileError, ProblemError
+from nsdyn.studies.lib import archive, origin, style
+
+STUDY = "walking"  # a name of ours, with a study of one line behind it
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def values():
+    return {"y": (("i",), np.array([0.0, 1.0, 4.0]))}
+
+
+def compute(folder, force=False):
+    archive.update(folder / "data", "squares", {"step": 0.5}, values, force=force)
+
+
+def draw(folder):
+    data, _ = archive.read(folder / "data", "squares")
+    with style.use():
+        fig, (ax,) = style.figure()
+        ax.plot(data.y)
+        ax.set_xlabel("number $i$")
+        return style.save(fig, folder, "figure_1")
+
+
+@pytest.fixture
+def figures(tmp_path, monkeypatch):
+    """The folder of figures, with one study in it."""
+    module = ModuleType(STUDY)
+    module.compute, module.draw = compute, draw
+    monkeypatch.setitem(sys.modules, f"nsdyn.studies.{STUDY}", module)
+    monkeypatch.setattr(studies, STUDY, module, raising=False)
+    compute(tmp_path / STUDY)
+    draw(tmp_path / STUDY)
+    return tmp_path
+
+
+def told(*arguments):
+    """What `nsdyn info` says, by its words."""
+    found = call("info", *arguments)
+    assert found.exit_code == 0, found.stderr
+    lines = [line for line in found.stdout.splitlines() if not line.startswith(" ")]
+    return dict(line.split(maxsplit=1) for line in lines)
+
+
+def size_of(file):
+    """Of a PDF, in inches."""
+    box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", file.read_bytes())
+    return float(box[1]) / 72, float(box[2]) / 72
+
+
+def test_redraw_has_the_look_of_a_journal_and_computes_nothing(figures, monkeypatch):
+    folder = figures / STUDY
+    before = size_of(folder / "figure_1.pdf")
+    assert before == pytest.approx((style.COLUMN, 2.4))
+
+    def fail(*_, **__):
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(archive, "write", fail)
+    look = ("--width", "88mm", "--font", "DejaVu Sans", "--font-size", 7, "--format", "pdf,svg,png")
+    found = call("redraw", "--folder", figures, *look)
+    assert found.exit_code == 0, found.stderr
+    assert {x.name for x in folder.glob("figure_*")} == {f"figure_1.{x}" for x in style.FORMATS}
+    after = size_of(folder / "figure_1.pdf")
+    np.testing.assert_allclose(np.divide(after, before), 88 / 25.4 / style.COLUMN, rtol=1e-3)
+    with Image.open(folder / "figure_1.png") as image:
+        assert image.width == pytest.approx(300 * 88 / 25.4, abs=1)
+    text = (folder / "figure_1.svg").read_text()
+    assert set(re.findall('font-family: ([^;"]*)', text)) == {"'DejaVu Sans'"}
+    assert "font-size: 7px" in text
+    first = {x: x.read_bytes() for x in folder.glob("figure_*")}
+    assert call("redraw", STUDY, "--folder", figures, *look).exit_code == 0
+    assert first == {x: x.read_bytes() for x in folder.glob("figure_*")}
+    draw(folder)  # the look does not last
+    assert size_of(folder / "figure_1.pdf") == pytest.approx(before)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--width", "wide", "--width: expected a length such as 88mm"),
+        ("--width", "900mm", "expected a column of 1 to 20 inches"),
+        ("--font", "No Such Font", "font: expected one that is installed"),
+        ("--format", "pdf,bmp", "format: expected some of pdf, svg, png, found 'bmp'"),
+    ],
+)
+def test_redraw_says_what_it_cannot_do(figures, option, value, words):
+    found = call("redraw", "--folder", figures, option, value)
+    assert found.exit_code == 2 and words in " ".join(found.stderr.split())
+
+
+def test_redraw_needs_data(tmp_path):
+    found = call("redraw", "--folder", tmp_path)
+    assert found.exit_code == 2 and "nsdyn figures --out" in " ".join(found.stderr.split())
+    found = call("redraw", "two_links", "--folder", tmp_path)
+    assert found.exit_code == 2 and "compute the study first" in " ".join(found.stderr.split())
+
+
+@pytest.mark.parametrize("kind", style.FORMATS)
+def test_a_figure_tells_where_it_comes_from_wherever_it_lies(figures, kind, tmp_path_factory):
+    call("redraw", "--folder", figures, "--format", kind)
+    file = figures / STUDY / f"figure_1.{kind}"
+    found = told(file)
+    assert found["figure"] == f"figure_1 of the study {STUDY}"
+    assert found["data"].startswith("squares (") and nsdyn.__version__ in found["versions"]
+    assert found["command"] == shlex.join(["nsdyn", "figures", STUDY, "--out", str(figures)])
+    moved = shutil.copy(file, tmp_path_factory.mktemp("paper"))
+    assert told(moved)["command"] == f"nsdyn figures {STUDY}"
+    archive.update(figures / STUDY / "data", "squares", {"step": 0.25}, values)
+    assert "newer than the figure" in told(file)["note"]
+
+
+def test_data_tables_and_folders_tell_where_they_come_from(figures):
+    folder = figures / STUDY
+    (file,) = (folder / "data").glob("*.nc")
+    assert told(file)["setting"].startswith("step = 0.5")
+    assert told(folder)["study"] == STUDY
+    (folder / "table.tex").write_text("a table")
+    assert told(folder / "table.tex")["command"].startswith(f"nsdyn figures {STUDY}")
+    archive.remember_command(folder / "data", "nsdyn study corner.toml")
+    compute(folder, force=True)
+    assert told(folder)["command"] == "nsdyn study corner.toml"
+
+
+def test_a_run_tells_the_command_that_makes_it_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["run", "point_on_track", "--step", "0.02", "--set", "a=0.7", "--out", "run.nc"]
+    assert call(*words).exit_code == 0
+    found = told("run.nc")
+    assert shlex.split(found["command"]) == ["nsdyn", *words]
+    assert found["commit"] and "jax" in found["versions"]
+    first = nsdyn.load("run.nc").q
+    assert call(*shlex.split(found["command"])[1:]).exit_code == 0
+    np.testing.assert_array_equal(nsdyn.load("run.nc").q, first)
+    (tmp_path / "run.json").unlink()  # saved in Python: the command is put together
+    again = told("run.nc")["command"]
+    assert again.startswith("nsdyn run point_on_track --integrator 'EventDriven(method=RK4())'")
+    assert "--step 0.02" in again and "with the parameters above" in again
+
+
+def test_what_is_not_ours_is_said(tmp_path):
+    with pytest.raises(FileError, match="does not exist"):
+        origin.origin(tmp_path / "none.pdf")
+    (tmp_path / "other.pdf").write_bytes(b"%PDF-1.4")
+    with pytest.raises(FileError, match="nothing that nsdyn writes"):
+        origin.origin(tmp_path / "other.pdf")
+    (tmp_path / "other.json").write_text(json.dumps({}))
+    with pytest.raises(FileError, match="nothing that nsdyn writes"):
+        origin.origin(tmp_path / "other.json")
+
+
+def test_a_look_that_makes_no_sense_is_refused():
+    with (
+        pytest.raises(ProblemError, match="letters of 3 to 40 points"),
+        style.looking(style.Look(points=100)),
+    ):
+        pass
