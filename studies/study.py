@@ -188,8 +188,8 @@ def _compute(tasks: list[tuple], jobs: int, report: Callable[[int, int], Any]) -
     with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=get_context("spawn")) as workers:
         started = [workers.submit(study_cells.work, *task) for task in tasks]
         try:
-            for done, task in enumerate(as_completed(started), 1):
-                task.result()
+            for done, ended in enumerate(as_completed(started), 1):
+                ended.result()
                 report(done, len(tasks))
         except BrokenProcessPool as error:
             raise NsdynError(

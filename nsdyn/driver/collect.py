@@ -194,9 +194,11 @@ def sampled(run: Setup, own: Values, shared: Values, found: Collected) -> Collec
     made, about = _in_pieces(traced(run), own, shared, items, number)
     front = (len(rows), len(run.times)) if is_batch(own) else (len(run.times),)
     fold = lambda x: x.reshape(*front, *x.shape[1:])
+    # Samples of the grid keep their energies, which another program would round differently.
+    known = np.take(found.energy, np.searchsorted(kept, places.before), axis=-1)
     return Collected(
         samples=jax.tree.map(fold, Sample(made.point, about.lam, made.status)),
-        energy=fold(about.energy),
+        energy=np.where(places.on_grid, known, fold(about.energy)),
         events=found.events,
         ending=found.ending,
         effort=found.effort,
