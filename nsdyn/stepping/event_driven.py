@@ -49,14 +49,18 @@ from nsdyn.stepping.integrator import (
     State,
     first_of,
 )
-from nsdyn.stepping.locate import INTERVALS as MORE_INTERVALS
-from nsdyn.stepping.locate import EventSearch, LocatedEvent, locate
+from nsdyn.stepping.locate import (
+    INTERVALS_OF_LONG_STEPS,
+    EventSearch,
+    LocatedEvent,
+    locate,
+)
 from nsdyn.stepping.log import Log, put
 from nsdyn.stepping.mode_change import change_mode
 
 LAST_PIECE = 0.99  # of the rest of a step: such a piece is stretched to meet the grid time
 # Intervals in which guards are sampled on a step; on one with an event or error control there are
-# more.
+# more (`nsdyn.stepping.locate`).
 INTERVALS = 4
 
 
@@ -276,7 +280,7 @@ class EventDriven(AbstractIntegrator):
         start = carry.state
         h = self._length(start, t_next)
         end = self._smooth(model, start, h, p)  # (1)
-        scan = scan_guards(model, start, end, h, p, MORE_INTERVALS)
+        scan = scan_guards(model, start, end, h, p, INTERVALS_OF_LONG_STEPS)
         fires = _is_accurate(end) & (jnp.any(scan.fired) | scan.fell_back)
 
         def careful(_):
@@ -391,7 +395,7 @@ class EventDriven(AbstractIntegrator):
         """One piece, and whether a guard fired on it."""
         h = self._length(state, t_next)
         end = self._smooth(model, state, h, p)  # (1)
-        intervals = MORE_INTERVALS if self.controls_error else INTERVALS
+        intervals = INTERVALS_OF_LONG_STEPS if self.controls_error else INTERVALS
         seen = scan_guards(model, state, end, h, p, intervals)
         end = _at_time(_risen(state, end), _time_after(state, h, t_next))
         return end, jnp.any(seen.fired) | seen.fell_back

@@ -54,6 +54,7 @@ from nsdyn.stepping.detect import SLACK, GuardScan, between, scan_guards
 from nsdyn.stepping.integrator import State
 
 INTERVALS = 16
+INTERVALS_OF_LONG_STEPS = 8  # those under error control: all of them are looked at so
 ITERATIONS = 60
 PATIENT = 8  # iterations before (5) takes turns with (1)
 CONVERGED = 4e-15
@@ -193,8 +194,9 @@ def _zero_of_dense_output(
     """The guess of the search improved by (6), where the guard changes its sign in that interval of
     the scan."""
     value = lambda x: model.guards(*between(model, start, c.end, h, p, x), p)[c.which]
-    left = jnp.floor(c.theta * INTERVALS) / INTERVALS
-    right = jnp.minimum(left + 1 / INTERVALS, 1.0)
+    count = INTERVALS_OF_LONG_STEPS
+    left = jnp.floor(c.theta * count) / count
+    right = jnp.minimum(left + 1 / count, 1.0)
     ends = jax.vmap(value)(jnp.stack([left, right]))
     encloses = (ends[0] > 0) & (ends[1] < 0) & ~c.done
 
