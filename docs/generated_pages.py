@@ -1,4 +1,5 @@
-"""Pages of the documentation that are written from the code: commands, statuses, problems.
+"""Pages of the documentation that are written from the code (commands, statuses, problems) and from
+the archive in figures/, if `make figures` has made one (gallery, papers).
 
 A page is generated when the build begins, and only if its text has changed, so that a second build
 is quick.
@@ -11,10 +12,15 @@ from typing import Any
 from typer.testing import CliRunner
 
 import nsdyn
-from nsdyn import problems
+from nsdyn import problems, studies
 from nsdyn.cli.commands import app as commands
 from nsdyn.status import MESSAGES
+from nsdyn.studies.lib.report.collect import Study
+from nsdyn.studies.lib.report.collect import studies as archived_in
 
+HERE = Path(__file__).resolve().parent
+FIGURES = HERE.parent / "figures"
+WIDTH = 900  # pixels of a picture in the gallery
 PLAIN = {"COLUMNS": "100", "TERMINAL_WIDTH": "100", "NO_COLOR": "1", "TERM": "dumb"}
 NOTE = "<!-- Written by docs/generated_pages.py when the site is built; do not edit. -->"
 
@@ -59,7 +65,69 @@ def problem_page() -> str:
     return text + "\n\n" + "\n".join(rows)
 
 
+# Studies that compute what a paper prints or draws, and what is to be compared there.
+PAPERS = {
+    "joint_locking": "A. Müller, section 6: figures 1 to 4 are drawn again.",
+    "robot_locking": "A. Müller, section 7: figures 6 to 9, with surrogate parameters.",
+    "two_links": "J. Alexiou: closed forms of the impact beside the recursion and the dense law.",
+    "pantograph": "J. M. Font-Llagunes and J. Kövecses: tables 2 and 3 beside computed values.",
+    "switching_track": "I. Patil and O. Brüls: which scheme rings and which drifts at a corner.",
+    "pothole": "I. Patil and O. Brüls: the wheel over a pothole; impulses of the laws.",
+    "walking": "McGeer, Goswami et al., Garcia et al.: gaits and their multipliers.",
+}
+MISSING = "Nothing is archived in `figures/`: run `make figures`, then build this page again."
+
+
+def archived() -> dict[str, Study]:
+    """The studies in figures/; empty if there are none."""
+    found = archived_in(FIGURES) if FIGURES.is_dir() else []
+    return {study.name: study for study in found if study.name in studies.names()}
+
+
+def gallery_page() -> str:
+    """All figures of the archive, small, with their captions."""
+    parts = ["# Gallery", "All figures of `make figures`; `nsdyn redraw` draws them again."]
+    found = archived()
+    for name, study in found.items():
+        parts += [f"## {name}", studies.summary(name), f"`nsdyn figures {name}`"]
+        parts += [f"![{name}, {x.stem}](gallery/{small(name, x)})" for x in study.figures]
+        parts.append(as_text(study.captions))
+    return "\n\n".join(parts if found else [*parts, MISSING])
+
+
+def small(study: str, figure: Path) -> str:
+    """A smaller copy of a figure beside the page; returns its name."""
+    from PIL import Image
+
+    target = HERE / "reference" / "gallery" / f"{study}-{figure.stem}.png"
+    target.parent.mkdir(exist_ok=True)
+    source = figure.with_suffix(".png") if figure.with_suffix(".png").exists() else figure
+    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+        with Image.open(source) as image:  # of a film, the first picture
+            picture = image.convert("RGB")
+            picture.thumbnail((WIDTH, 4 * WIDTH))
+            picture.save(target, optimize=True)
+    return target.name
+
+
+def paper_page() -> str:
+    """What papers print, beside what nsdyn computes."""
+    parts = ["# Papers reproduced", "Printed values beside computed ones, and where they differ."]
+    found = archived()
+    for name, source in PAPERS.items():
+        parts += [f"## {name}", f"{source} {studies.summary(name)}", f"`nsdyn figures {name}`"]
+        parts += [as_text(x) for x in (found[name].texts.values() if name in found else ())]
+    closing = "End states of test sets, closed forms and references: [classics](../classics.md)."
+    return "\n\n".join([*parts, *([] if found else [MISSING]), closing])
+
+
+def as_text(text: str) -> str:
+    return f"```text\n{text.strip()}\n```"
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "gallery": gallery_page,
+    "papers": paper_page,
     "commands": command_page,
     "statuses": status_page,
     "problems": problem_page,
