@@ -297,9 +297,10 @@ def test_a_law_that_is_never_asked_is_not_run():
 
 
 def test_the_library_study_holds_everything():
-    """All problems, integrators and laws; NonIdeal needs numbers of a mechanism."""
+    """All problems, integrators and laws; NonIdeal needs numbers of a mechanism, and the tippe top
+    has contacts, which the run that is the reference does not resolve."""
     plan = study_file.read(ROOT / "studies" / "library.toml")
-    assert sorted(plan.problems) == nsdyn.problems.names()
+    assert {*plan.problems, "tippe_top"} == set(nsdyn.problems.names())
     used = repr(list(plan.integrators.values()))
     assert all(f"{name}(" in used for name in integrators.__all__)
     laws = {type(law).__name__ for law in plan.laws.values()}
