@@ -81,7 +81,7 @@ def bias(chain: Chain, q: Float[Array, " n"], v: Float[Array, " n"]) -> Float[Ar
         wrench = (f + cross(w, own), t + cross(w, spin) + cross(u, own))
         return (u, w, a, b), (R, r, *wrench)
 
-    base = (jnp.zeros(3), jnp.zeros(3), -chain.gravity, jnp.zeros(3))
+    base: tuple[Array, ...] = (jnp.zeros(3), jnp.zeros(3), -chain.gravity, jnp.zeros(3))
     rows = (chain.H, chain.s, chain.inertia, *turned(chain, q), v)
     found = jax.lax.scan(outwards, base, rows)[1]
 
@@ -199,8 +199,10 @@ def mass_matrix(chain: Chain, q: Float[Array, " n"]) -> Float[Array, "n n"]:
         J = J + _product(e, d) * np.eye(3) - 0.5 * (both + both.T)  # (9)
         return (m, c + m * d, J, f, t + cross(d, f)), _product(u, f) + _product(w, t)
 
-    start = (jnp.zeros(()), jnp.zeros(3), jnp.zeros((3, 3)), jnp.zeros((3, n)), jnp.zeros((3, n)))
-    M = jax.lax.scan(inwards, start, (*found, np.eye(n, dtype=bool)), reverse=True)[1]
+    shapes = (), (3,), (3, 3), (3, n), (3, n)
+    start: tuple[Array, ...] = tuple(jnp.zeros(shape) for shape in shapes)
+    columns: tuple[Array, ...] = (*found, jnp.eye(n, dtype=bool))
+    M = jax.lax.scan(inwards, start, columns, reverse=True)[1]
     return M + jnp.triu(M, 1).T + jnp.diag(chain.rotor)  # (7); zero left of the diagonal
 
 
