@@ -43,8 +43,8 @@ I_i are zeros or repeat others.
 The params of a chain as a `System` are a dict with the `Chain` under "chain" and, if there are
 drives, the joint forces under "torque". `chain_system(n)` returns the faster system for n links:
 `DENSE`, with (7) and a factorisation of M, for short chains, and `SYSTEM`, with (4)-(6) and (8),
-for longer ones. Up to 6 links the factorisation is unrolled, and (7) takes a third of the
-arithmetic of (4)-(6); beyond, it calls LAPACK, the recursion is faster, and the ratio grows with
+for longer ones. Up to 6 links the factorisation is unrolled, and (7) takes less arithmetic than
+(4)-(6); beyond, it calls LAPACK, the recursion is faster, and the ratio grows with
 n^2 (`nsdyn bench` measures it).
 """
 

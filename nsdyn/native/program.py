@@ -178,7 +178,7 @@ def traced(function: Callable, examples: Sequence[Any], lanes: int) -> tuple[Any
 @contextmanager
 def _without_collection() -> Iterator[None]:
     """Tracing makes many objects, and nearly all are still needed: looking for garbage among them
-    takes a tenth of its time."""
+    is in vain."""
     was_on = gc.isenabled()
     gc.disable()
     try:
