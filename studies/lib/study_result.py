@@ -139,11 +139,11 @@ def collect(plan: Plan, folder: Path, contents: Contents | None = None) -> Study
 
 def _place(plan: Plan, pair: Pair) -> tuple[int, int, int]:
     """Where a pair stands in arrays over (problem, integrator, law)."""
-    i, j, k = (
-        list(known).index(name)
-        for name, known in zip(pair, (plan.problems, plan.integrators, plan.laws), strict=True)
+    return (
+        list(plan.problems).index(pair.problem),
+        list(plan.integrators).index(pair.integrator),
+        list(plan.laws).index(pair.law),
     )
-    return i, j, k
 
 
 def _dataset(plan: Plan, found: dict[str, np.ndarray], status: np.ndarray) -> Dataset:
