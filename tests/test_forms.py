@@ -106,7 +106,7 @@ def test_the_program_does_not_grow_with_the_modes():
             jnp.ones(2)
         )
     )
-    assert size(64).count("\n") == size(2).count("\n")
+    assert size(64).count(" = ") == size(2).count(" = ")  # lines are broken by their length
 
 
 # A free rigid body in quasi-velocities with a quaternion.

@@ -267,7 +267,7 @@ def test_traced_values_are_sent_to_rollout():
         jax.jit(lambda q0: run(q0=q0).q)(np.ones((SIZE, 2)))
 
 
-@pytest.mark.parametrize(("n", "threads"), [(6, 1), (2, 2)])
+@pytest.mark.parametrize(("n", "threads"), [(7, 1), (2, 2)])
 def test_programs_that_call_lapack_run_one_at_a_time(n, threads, monkeypatch):
     """Side by side they can wait for each other for ever. (Native programs do not call it.)"""
     monkeypatch.setenv("NSDYN_BACKEND", "xla")

@@ -298,7 +298,8 @@ def compare(
         )
         show_comparison(compare_table.table(found))
         if out is not None:
-            archive.remember_command(out / "data", command_line(context))
+            if (out / "data").is_dir():  # there is none if nothing ran
+                archive.remember_command(out / "data", command_line(context))
             print("\n".join(str(file) for file in compare_figures.write(found, out)))
         if not any(run.ok for run in found.runs):
             raise typer.Exit(1)
