@@ -296,8 +296,7 @@ def _settings(problem: Problem, layout: Layout) -> Solution:
     params = plain(batch.params(), other=lambda name, x: x)
     samples: dict[str, Any] = dict.fromkeys(SAMPLES)
     samples["t"] = _times(run, batch)
-    nothing: Any = None
-    return Solution(**samples, events=nothing, params=params, **about)
+    return Solution(**samples, events=Events.none(), params=params, **about)
 
 
 def _times(run: Setup, batch: Batch) -> np.ndarray:

@@ -27,6 +27,14 @@ class Events(eqx.Module):
     count: Any  # an integer; for a batch, one per run
 
     @staticmethod
+    def none() -> "Events":
+        """The table of a run that is not known yet."""
+        axes = {field.name: len(field.metadata["dims"]) for field in dataclasses.fields(Event)}
+        blank = {name: np.zeros((0,) * (1 + count)) for name, count in axes.items()}
+        modes = {name: np.zeros(0, int) for name in ("mode_before", "mode_after")}
+        return Events.of(Event(**(blank | modes)))
+
+    @staticmethod
     def of(records: Event) -> "Events":
         """The table of these records, all filled."""
         return Events(records, np.array(len(np.asarray(records.t))))
