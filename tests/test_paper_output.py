@@ -16,7 +16,7 @@ import nsdyn
 from nsdyn import studies
 from nsdyn.cli.commands import app
 from nsdyn.errors import FileError, ProblemError
-from nsdyn.studies.lib import archive, origin, style
+from nsdyn.studies.lib import archive, origin, redrawing, style
 
 STUDY = "walking"  # a name of ours, with a study of one line behind it
 
@@ -175,3 +175,47 @@ def test_a_look_that_makes_no_sense_is_refused():
         style.looking(style.Look(points=100)),
     ):
         pass
+
+
+# Figures that are what would be drawn are not drawn again.
+
+
+def draw_once(folder):
+    file = folder / "figure.txt"
+    file.write_text("once" + file.read_text() if file.exists() else "once")
+    return [file]
+
+
+def draw_twice(folder):
+    file = folder / "figure.txt"
+    file.write_text("twice")
+    return [file]
+
+
+def study_of(draw, number):
+    study = ModuleType("small")
+    study.draw = draw
+    study.compute = lambda folder, force=False: archive.update(
+        folder / "data",
+        "numbers",
+        {"number": number},
+        lambda: {"x": ("x", np.full(2, number))},
+        force=force,
+    )
+    return study
+
+
+def test_figures_are_drawn_if_data_or_code_changed(tmp_path):
+    made = lambda draw, number, force=False: redrawing.made(study_of(draw, number), tmp_path, force)
+    (file,) = made(draw_once, 1.0)
+    assert made(draw_once, 1.0) == [file] and file.read_text() == "once"
+    made(draw_once, 2.0)
+    assert file.read_text() == "onceonce"
+    made(draw_twice, 2.0)
+    assert file.read_text() == "twice"
+    file.unlink()
+    made(draw_twice, 2.0)
+    assert file.is_file()
+    file.write_text("by hand")
+    made(draw_twice, 2.0, force=True)
+    assert file.read_text() == "twice"

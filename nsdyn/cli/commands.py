@@ -427,6 +427,7 @@ def figures(
     each study, chosen at random, is computed again; the exit code is 1 if it differs."""
     with reported():
         from nsdyn import studies
+        from nsdyn.studies.lib import redrawing
         from nsdyn.studies.lib import verify as verification
 
         chosen = {name: studies.get(name) for name in study or studies.names()}
@@ -442,7 +443,7 @@ def figures(
             return
         files: list[Path] = []
         for name in progress(chosen, "study"):
-            files += chosen[name].run(out / name, force=force)
+            files += redrawing.made(chosen[name], out / name, force)
         print("\n".join(str(file) for file in files))
 
 

@@ -1,9 +1,18 @@
-"""Figures drawn again from archived data, without computing anything."""
+"""Figures drawn from archived data: again without computing anything, or only if they are not what
+would be drawn."""
 
+from importlib import metadata
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from nsdyn import studies
+from nsdyn._code_digest import code_digest
+from nsdyn._files import read_json, write_json
 from nsdyn.errors import FileError
+from nsdyn.studies.lib import archive
+
+DRAWN = "drawn.json"  # beside the data: what the figures show, and which files they are
 
 
 def archived(folder: Path) -> list[str]:
@@ -16,9 +25,28 @@ def archived(folder: Path) -> list[str]:
     return found
 
 
+def made(study: ModuleType, folder: Path, force: bool) -> list[Path]:
+    """The files of a study, drawn if its data, the code that draws them or matplotlib changed."""
+    study.compute(folder, force=force)
+    record = folder / "data" / DRAWN
+    shown = {
+        "code": code_digest(study.draw),
+        "data": archive.read_index(folder / "data")["names"],
+        "matplotlib": metadata.version("matplotlib"),
+    }
+    known: dict[str, Any] = read_json(record)
+    files = [folder / name for name in known.pop("files", [])]
+    if not force and known == shown and all(file.is_file() for file in files):
+        return files
+    files = study.draw(folder)
+    write_json(record, shown | {"files": [str(file.relative_to(folder)) for file in files]})
+    return files
+
+
 def drawn(name: str, folder: Path) -> list[Path]:
     """Draw a study of ours in its folder, or a study file in the folder that is named after it."""
     if not name.endswith(".toml"):
+        (folder / name / "data" / DRAWN).unlink(missing_ok=True)  # they may look otherwise now
         return studies.get(name).draw(folder / name)
     from nsdyn.studies import study
     from nsdyn.studies.lib import study_file
