@@ -41,6 +41,10 @@ SECTIONS = {
         "A batch",
         "`sweep` over 1000 trajectories of 2000 steps, both locks included: microseconds for each step of each trajectory.",
     ),
+    "robot": (
+        "Robots on both cores",
+        "`sweep` over 1000 arms with six joints, `rx130l`, on one core and on all.",
+    ),
     "large": (
         "Larger sweeps",
         "Seconds with compilation, in a new process with an empty cache, on all cores: with the backend that nsdyn chooses, and under XLA. "
@@ -58,6 +62,7 @@ SECTIONS = {
     ),
     "memory": ("Memory", ""),
     "chains": ("Long chains", "Recursions against the dense mass matrix, under XLA."),
+    "trees": ("Trees", "Forward dynamics of trees that branch, from 16 to 512 bodies."),
 }
 
 
@@ -91,7 +96,7 @@ def text(described: Mapping[str, Any], picture: str) -> str:
         )
     ]
     for name, part in results.items():
-        title, about = SECTIONS[name]
+        title, about = SECTIONS.get(name, (name, ""))  # what was measured is not lost
         parts.append("\n".join([f"## {title}", "", *([about, ""] if about else []), *_table(part)]))
         if name == "accuracy":
             parts.append(f"![Error against run time]({picture})")
