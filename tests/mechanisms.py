@@ -8,18 +8,25 @@ import numpy as np
 
 import nsdyn
 from nsdyn import laws
+from nsdyn.driver.arguments import plain_values, setup
+from nsdyn.driver.single_run import computed
 from nsdyn.problem import as_arrays
+
+
+def run(problem, integrator, params=None, q0=None, v0=None, law=None, **options):
+    """A run as `simulate` makes it, with the backend of NSDYN_BACKEND, but not checked, and with a
+    status instead of an error."""
+    found = setup(problem, integrator, law, **options)
+    return computed(problem, found, plain_values(problem, params, q0, v0))
+
 
 _rollout = eqx.filter_jit(nsdyn.rollout)
 
 
-def run(problem, integrator, params=None, q0=None, v0=None, **static):
-    """A compiled rollout; numbers become arrays first, so that a new value does not compile
-    anew."""
-    vector = lambda x: None if x is None else jnp.asarray(x, float)
-    return _rollout(
-        problem, integrator, params=as_arrays(params), q0=vector(q0), v0=vector(v0), **static
-    )
+def rolled_out(problem, integrator, params=None, **options):
+    """A compiled rollout, whose samples after a stop are NaN; numbers become arrays first, so that
+    a new value does not compile anew."""
+    return _rollout(problem, integrator, params=as_arrays(params), **options)
 
 
 def plane_mass(q, p):
