@@ -369,8 +369,8 @@ def test_an_entry_is_made_once(cache, monkeypatch):
 @pytest.mark.parametrize("content", [b"", b"nonsense", None])
 def test_a_corrupt_entry_is_made_again(cache, suffix, content):
     text = TEXT.replace("42", str(43 + len(suffix)))  # a library that is not loaded yet
-    path, folder = build.compiler(), build.cache_folder("native")
-    entry = folder / f"{build._digest(text, path)}{suffix}"
+    folder = build.cache_folder("native")
+    entry = folder / f"{build.name_of(text)}{suffix}"
     if content is not None:
         entry.write_bytes(content)
     assert build.library(text).answer() == 43 + len(suffix)

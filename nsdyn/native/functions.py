@@ -16,7 +16,9 @@ from nsdyn.native.graph import Node
 from nsdyn.native.uniform import inner_jaxprs
 from nsdyn.native.writer import Memory, Storage
 
-LARGE = 400  # numbers that a jaxpr computes, from which on it is a function
+# Numbers that a jaxpr computes, from which on it is a function. Smaller ones share much with what
+# calls them, sines first of all, and are fewer lines if they are written out there.
+LARGE = 2000
 MOST = 64  # numbers that one equation counts for at most
 MASK = "mask"
 CALLS = ("jit", "pjit")
