@@ -23,7 +23,7 @@ from nsdyn._jitted import split
 from nsdyn._version import __version__
 from nsdyn.driver import backend as backends
 from nsdyn.driver.arguments import Setup, Values, shown
-from nsdyn.driver.blocks import Block
+from nsdyn.driver.blocks import Block, Programs
 from nsdyn.driver.grid import Grid
 from nsdyn.driver.in_place import NO_ARRAY, InPlace
 from nsdyn.numerics.newton import Effort
@@ -44,9 +44,9 @@ INTEGERS = (int, np.int64)
 class Workspace(local):
     """The programs in their places, for each thread its own, and which values they were given."""
 
-    def __init__(self, run: Setup, values: Values):
+    def __init__(self, programs: Programs, run: Setup, values: Values):
         nothing: Any = jax.tree.map(lambda _: None, values)
-        self.programs = InPlace(backends.SINGLE, run, nothing, values)
+        self.programs = InPlace(programs, run, nothing, values)
         self.set, self.blocks = self.programs.set, self.programs.blocks
         places = self.programs.places
         self.params = jax.tree.leaves(places.shared.params)
@@ -97,7 +97,10 @@ class Known:
         )
         self.like = [(np.shape(x), getattr(x, "dtype", None)) for x in self.leaves]
         self.size = np.shape(values.q0), np.shape(values.v0)
-        self.workspace = Workspace(run, values)
+        nothing: Any = jax.tree.map(lambda _: None, values)
+        self.work = backends.work(run, nothing, values)
+        self.example = run, values
+        self._make_workspace()
         self.sound: OrderedDict[bytes, None] = OrderedDict()
         self.grids: OrderedDict[tuple, tuple] = OrderedDict()
         self.misses = 0
@@ -106,6 +109,17 @@ class Known:
     def may_be_singular(self) -> bool:
         """Whether rows can depend on each other at an event."""
         return bool(self.problem.constraint) and not self.problem.model().rows_independent
+
+    def _make_workspace(self) -> None:
+        """The programs as they are to be compiled for the work that is known of."""
+        self.is_long = self.work.is_long
+        self.workspace = Workspace(self.work.programs, *self.example)
+
+    def _add_work(self, steps: int) -> None:
+        """So many steps more; with those so far they may call for better compiled programs."""
+        self.work.add(self.example[0].integrator, steps)
+        if self.work.is_long and not self.is_long:
+            self._make_workspace()
 
     # Arguments
 
@@ -172,10 +186,13 @@ class Known:
     ) -> Solution | None:
         """The solution of a run with these values of (params, q0, v0); None if there is anything
         unusual, for instance a start that must be checked and was not."""
-        space = self.workspace
         grid = self._grid(step, t_end, save_every)
         usual = type(max_events) in INTEGERS and max_events > 0 and self.misses < MISSES
-        if grid is None or not usual or not self._set_values(space, *values):
+        if grid is None or not usual:
+            return None
+        self._add_work(grid[1][1])
+        space = self.workspace
+        if not self._set_values(space, *values):
             return None
         if check and self._start(space) not in self.sound:
             return None

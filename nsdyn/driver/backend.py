@@ -6,6 +6,9 @@ every operation is known, else XLA), `native` or `xla`. `Solution.backend` tells
 A native program is kept by a digest of all that it depends on (`nsdyn._digest`): in a later process
 it runs without anything being traced.
 
+A program is compiled quickly for runs of few steps and well for those of many: once LONG steps are
+to have gone through it in this process, in all runs and groups together. The numbers are the same.
+
 A batch is cut into groups of LANES runs that go through one native program side by side. A group
 shares the grid, so a block ends for all of its runs where the event log of one of them is full.
 """
@@ -14,7 +17,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -40,8 +43,9 @@ from nsdyn.driver.grid import CHUNK
 from nsdyn.driver.in_place import InPlace
 from nsdyn.errors import ProblemError
 from nsdyn.native.build import circumstances, compiler
-from nsdyn.native.program import AXIS, Program, Source, reloaded, translate
+from nsdyn.native.program import AXIS, Program, Source, reloaded, written
 from nsdyn.native.unsupported import Unsupported
+from nsdyn.stepping.integrator import AbstractIntegrator
 
 SETTING = "NSDYN_BACKEND"
 CHOICES = ("auto", "native", "xla")
@@ -51,6 +55,10 @@ LANES = 8
 BLOCK_ALONE = 256
 BLOCK_OF_LANES = 64
 KEPT = 32  # programs kept in memory
+# Steps of a single run or of a group from which on it pays to compile well: the difference takes as
+# long as 50,000 to 300,000 steps of programs that are compiled quickly.
+LONG = 30_000
+CONTROLLED = 30  # steps that one from time to time counts for if a method chooses its own between
 FOLDER = "programs"  # of the cache, for those of other processes
 
 
@@ -92,7 +100,8 @@ def _is_unchanged(run: Setup) -> bool:
 class NativeProgram:
     """A function compiled natively for the arrays among its arguments, as `driver.program.Program`
     is by XLA. The arguments at the places `per_run` belong to single runs; the others are shared,
-    and so are the leaves of the result that `given_once` picks."""
+    and so are the leaves of the result that `given_once` picks. It is compiled quickly if it
+    `is_quick`."""
 
     def __init__(
         self,
@@ -100,15 +109,22 @@ class NativeProgram:
         per_run: tuple[int, ...],
         lanes: int,
         given_once: Callable = lambda result: (),
-        runs_once: bool = False,
+        is_quick: bool = False,
     ):
         self.function = function
         self.per_run = per_run
         self.lanes = lanes
         self.given_once = given_once
-        self.runs_once = runs_once
+        self.is_quick = is_quick
         self._made: OrderedDict = OrderedDict()
+        self._sources: OrderedDict = OrderedDict()
         self._lock = Lock()
+
+    def compiled_well(self) -> "NativeProgram":
+        """The same, compiled well; what was written for one need not be written for the other."""
+        twin = NativeProgram(self.function, self.per_run, self.lanes, self.given_once)
+        twin._sources = self._sources
+        return twin
 
     def __call__(self, *args) -> Any:
         static, arrays = split(args)
@@ -131,27 +147,33 @@ class NativeProgram:
             found = self._made.get(key)
             if found is None:
                 try:
-                    found = self._kept_or_translated(static, arrays, args)
+                    found = self._kept_or_translated(key, arrays, args)
                 except Unsupported as reason:  # asked again, it says so again at once
                     found = reason
-                self._made[key] = found
-                if len(self._made) > KEPT:
-                    self._made.popitem(last=False)
+                _put(self._made, key, found)
         if isinstance(found, Unsupported):
             raise found
         return found
 
-    def _kept_or_translated(self, static: tuple, arrays: list, args: tuple) -> tuple:
+    def _kept_or_translated(self, like: tuple, arrays: list, args: tuple) -> tuple:
         key = self._key(args)
-        if key is not None:
-            found = kept(FOLDER, key)
+        for entry in () if key is None else self._entries(key):
+            found = kept(FOLDER, entry)
             program = None if found is None else reloaded(*found[:2])
             if program is not None:
                 return self._with_structure(program, found[2])
-        program, places = self._translated(static, arrays, args)
+        source, places = self._sources.get(like) or self._written(like[0], arrays, args)
+        if self.is_quick:
+            _put(self._sources, like, (source, places))
+        program = source.program(self.is_quick)
         if key is not None and _is_unchanged(args[0]):
-            keep(FOLDER, key, (program.interface, program.name, places))
+            keep(FOLDER, self._entries(key)[-1], (program.interface, program.name, places))
         return self._with_structure(program, places)
+
+    def _entries(self, key: str) -> list[str]:
+        """The names of what may be in the cache and serve, the best first. (What is compiled well
+        serves short runs, too.)"""
+        return [f"{key}-well", f"{key}-quick"] if self.is_quick else [f"{key}-well"]
 
     def _with_structure(self, program: Program, places: Any) -> tuple[Program, Any, tuple]:
         return program, jax.tree.structure(places), self.given_once(places)
@@ -161,15 +183,17 @@ class NativeProgram:
         kept."""
         if cache_folder(FOLDER) is None:
             return None
-        settings = (self.per_run, self.lanes, self.runs_once)
+        settings = (self.per_run, self.lanes)
         try:
-            code = (self.function, self.given_once, Source, circumstances(compiler()))
+            path = compiler()
+            flags = circumstances(path, True), circumstances(path, False)
+            code = (self.function, self.given_once, Source, flags)
             return digest("native", settings, code, Traced(args))
         except Unknown:
             return None
 
-    def _translated(self, static: tuple, arrays: list, args: tuple) -> tuple[Program, Any]:
-        """The program, and the places of its results in the form of the function's result."""
+    def _written(self, static: tuple, arrays: list, args: tuple) -> tuple[Source, Any]:
+        """The text, and the places of its results in the form of the function's result."""
         many = self.lanes > 1
         own = [k in self.per_run and many for k, x in enumerate(args) for _ in split((x,))[1]]
         one = [x[0] if flag else x for x, flag in zip(arrays, own, strict=True)]
@@ -180,8 +204,8 @@ class NativeProgram:
             leaves, structure = jax.tree.flatten(self.function(*unsplit(static, values)))
             return leaves
 
-        program = translate(flat, one, own, self.lanes, self.runs_once)
-        return program, jax.tree.unflatten(structure, range(structure.num_leaves))
+        source = written(flat, one, own, self.lanes)
+        return source, jax.tree.unflatten(structure, range(structure.num_leaves))
 
 
 def _of_group(result: tuple[Block, Any]) -> tuple:
@@ -190,49 +214,112 @@ def _of_group(result: tuple[Block, Any]) -> tuple:
     return block.count, block.step
 
 
-SINGLE = Programs(
-    NativeProgram(_begin, (), 1, runs_once=True),
-    NativeProgram(_advance(_alone), (), 1),
+class Levels(NamedTuple):
+    """The programs of runs or groups, compiled quickly and well; they share the beginning, which
+    runs once."""
+
+    quick: Programs
+    well: Programs
+
+    @property
+    def programs(self) -> tuple[NativeProgram, ...]:
+        """All of them."""
+        return self.quick.begin, self.quick.advance, self.well.advance
+
+    @staticmethod
+    def of(begin: NativeProgram, advance: NativeProgram, size: int) -> "Levels":
+        return Levels(
+            Programs(begin, advance, size), Programs(begin, advance.compiled_well(), size)
+        )
+
+
+SINGLE = Levels.of(
+    NativeProgram(_begin, (), 1, is_quick=True),
+    NativeProgram(_advance(_alone), (), 1, is_quick=True),
     BLOCK_ALONE,
 )
-GROUP = Programs(
-    NativeProgram(_begin, (1,), LANES, runs_once=True),
-    NativeProgram(_advance(_in_all_lanes), (1, 3), LANES, _of_group),
+GROUP = Levels.of(
+    NativeProgram(_begin, (1,), LANES, is_quick=True),
+    NativeProgram(_advance(_in_all_lanes), (1, 3), LANES, _of_group, is_quick=True),
     BLOCK_OF_LANES,
 )
 
 
-_ready: set = set()  # arguments for which both programs were made
+class Work:
+    """The steps that go through the programs of such arguments: these decide how the programs are
+    compiled."""
+
+    def __init__(self, levels: Levels):
+        self.levels = levels
+        self.steps = 0
+        self.made: set[bool] = set()  # levels at which both programs were made
+        self.refused: Unsupported | None = None  # why there are none
+
+    def add(self, integrator: AbstractIntegrator, steps: int) -> None:
+        """So many steps are about to be taken."""
+        self.steps += steps * (CONTROLLED if integrator.controls_error else 1)
+
+    @property
+    def is_long(self) -> bool:
+        return self.steps > LONG
+
+    @property
+    def programs(self) -> Programs:
+        return self.levels.well if self.is_long else self.levels.quick
 
 
-def make(native: Programs, run: Setup, own: Values, shared: Values) -> None:
-    """Compile both programs, or raise Unsupported before anything runs; once for such arguments."""
-    static, arrays = split((run, own, shared))
+_work: OrderedDict[tuple, Work] = OrderedDict()
+
+
+def work(run: Setup, own: Values, shared: Values) -> Work:
+    """What is done, and is to be done, with such arguments."""
+    static, arrays = split((traced(run), own, shared))
     key = static, tuple((np.shape(x), x.dtype) for x in arrays)
-    if key in _ready:
+    if key not in _work:
+        _put(_work, key, Work(GROUP if is_batch(own) else SINGLE))
+    return _work[key]
+
+
+def _put(table: OrderedDict, key: Any, thing: Any) -> None:
+    """Enter something into a table that forgets the oldest."""
+    table[key] = thing
+    if len(table) > KEPT:
+        table.popitem(last=False)
+
+
+def make(known: Work, run: Setup, own: Values, shared: Values) -> None:
+    """Compile both programs, or raise Unsupported before anything runs; once for such arguments."""
+    if known.refused is not None:
+        raise known.refused
+    if known.is_long in known.made:
         return
-    progress = native.begin(run, own, shared)
+    native = known.programs
     numbers = (np.full(native.size + CHUNK, NEVER), np.asarray(0), np.asarray(CHUNK))
-    native.advance(run, own, shared, progress, *numbers)
-    if len(_ready) >= KEPT:
-        _ready.clear()
-    _ready.add(key)
+    try:
+        progress = native.begin(run, own, shared)
+        native.advance(run, own, shared, progress, *numbers)
+    except Unsupported as reason:
+        known.refused = reason
+        raise
+    known.made.add(known.is_long)
 
 
-def programs(run: Setup, own: Values, shared: Values) -> tuple[Programs, str]:
-    """The programs for a run, or for a group of LANES, and the name of the backend."""
+def programs(run: Setup, own: Values, shared: Values, groups: int = 1) -> tuple[Programs, str]:
+    """The programs for a run, or for so many groups of LANES, and the name of the backend."""
     wanted = choice()
     if wanted == "xla":
         return PROGRAMS, "xla"
-    native = GROUP if is_batch(own) else SINGLE
+    known = work(run, own, shared)
+    known.add(run.integrator, groups * int(run.grid.steps))
     try:
-        make(native, traced(run), own, shared)
+        make(known, traced(run), own, shared)
     except Unsupported as reason:
         if wanted == "native":
             raise ProblemError(
                 f"{SETTING}=native: the native backend does not know {reason}"
             ) from reason
         return PROGRAMS, "xla"
+    native = known.programs
     return native._replace(march=_march(native, run, own, shared)), "native"
 
 

@@ -106,7 +106,9 @@ class Prepared(NamedTuple):
 def prepared(layout: Layout) -> Prepared:
     """A sweep with its programs, compiled."""
     run, batch = layout.run, layout.batch
-    return Prepared(layout, *_programs(run, own_values(batch, 0, layout.size), batch.shared))
+    groups = -(-batch.total // layout.size)
+    own = own_values(batch, 0, layout.size)
+    return Prepared(layout, *_programs(run, own, batch.shared, groups))
 
 
 def own_values(batch: Batch, first: int, size: int) -> Values:
@@ -126,12 +128,12 @@ def _with_phases(run: Setup, batch: Batch) -> Setup:
 _compiled: dict = {}
 
 
-def _programs(run: Setup, own: Values, shared: Values) -> tuple[Programs, bool, str]:
-    """The programs compiled for such arguments, once: threads that met them first at the same time
-    would each compile them. Whether they may run in several threads at a time, and which backend it
-    is."""
+def _programs(run: Setup, own: Values, shared: Values, groups: int) -> tuple[Programs, bool, str]:
+    """The programs compiled for so many groups of such arguments, once: threads that met them first
+    at the same time would each compile them. Whether they may run in several threads at a time, and
+    which backend it is."""
     if len(jax.tree.leaves(own)[0]) == LANES:
-        native, backend = backends.programs(run, own, shared)
+        native, backend = backends.programs(run, own, shared, groups)
         if backend == "native":
             return native, True, backend
     found, side_by_side = _compiled_by_xla(run, own, shared)

@@ -11,8 +11,19 @@ which has no lanes, packs the angles that it needs at the same time into vectors
 
 PACK = 4  # angles of a single run whose sines and cosines are computed side by side
 
-COMMON = r"""
+LEVELS = r"""
+#ifdef __OPTIMIZE__
 #define F static inline __attribute__((always_inline))
+#define COLD __attribute__((noinline, cold, optimize("@LEVEL@")))
+#define LOOPS __attribute__((optimize("O3")))
+#else
+#define F static inline
+#define COLD
+#define LOOPS
+#endif
+"""
+
+COMMON = r"""
 typedef long i8;
 extern "C" {
 double sin(double); double cos(double); double tan(double); double asin(double);
@@ -22,7 +33,6 @@ double exp(double); double exp2(double); double expm1(double); double log(double
 double log1p(double); double cbrt(double); double erf(double); double erfc(double);
 double atan2(double, double); double pow(double, double); double fmod(double, double);
 double nextafter(double, double);
-void *memcpy(void *, const void *, unsigned long);
 }
 F bool any(bool x) { return x; }
 F bool all(bool x) { return x; }
@@ -159,7 +169,7 @@ template <class T> F void scatter_(T *p, vl k, T x, vl m)
 MEMORY = r"""
 template <class T> F void copy_(T *to, const T *from, i8 n)
 {
-    if (to != from) memcpy(to, from, n * sizeof(T));
+    if (to != from) __builtin_memcpy(to, from, n * sizeof(T));
 }
 template <class T, class U> F void copy_(T *to, const U *from, i8 n)
 {
@@ -170,7 +180,7 @@ template <class T, class U, class M> F void copy_(T *to, const U *from, i8 n, M 
     for (i8 k = 0; k < n; k++) to[k] = choose(mask, S(from[k]), to[k]);
 }
 template <class T, int m, int n, int k, class A, class B>
-static __attribute__((noinline, optimize("O3"))) void dot_(
+static __attribute__((noinline)) LOOPS void dot_(
     const A *a, const B *b, T *__restrict c, i8 groups)
 {   /* c = a b^T, row by row; entries are sums in the order of k */
     for (i8 g = 0; g < groups; g++, a += m * k, b += n * k, c += m * n) {
@@ -258,13 +268,20 @@ static __attribute__((noinline)) void lu_(T *a, K *pivots, K *permutation, i8 n)
 
 def prelude(lanes: int) -> str:
     """The text for so many lanes. A single run has few events: it is over sooner if the compiler
-    leaves the code for them as it is."""
+    leaves the code for them as it is. All that is said about levels holds where the compiler
+    optimises at all."""
     level = "O1" if lanes > 1 else "O0"
-    cold = f'#define COLD __attribute__((noinline, cold, optimize("{level}")))\n'
     scalar = TRIG.replace("@T@", "double").replace("@I@", "i8")
     vector = VECTOR_TRIG + TRIG.replace("@T@", "vd").replace("@I@", "vl")
     width = lanes if lanes > 1 else PACK
-    text = f"#define L {width}\n" + cold + COMMON + SCALAR + scalar + vector
+    text = (
+        f"#define L {width}\n"
+        + LEVELS.replace("@LEVEL@", level)
+        + COMMON
+        + SCALAR
+        + scalar
+        + vector
+    )
     if lanes > 1:
         return text + VECTOR + MEMORY
     same = "".join(f"F {t} S({t} x) {{ return x; }}\n" for t in ("double", "i8", "bool"))
