@@ -11,7 +11,7 @@ import pytest
 import nsdyn
 from nsdyn.driver import batch_run as module
 from nsdyn.driver import many_runs
-from nsdyn.driver.collect import Results
+from nsdyn.driver.batch_run import Prepared
 from nsdyn.integrators import RK4, EventDriven
 
 STEP, T_END, MAX_EVENTS = 2e-2, 0.5, 2
@@ -157,7 +157,7 @@ def test_a_failure_marks_its_own_trajectory(result):
 
 def test_progress_and_threads(result, monkeypatch):
     calls, threads = [], set()
-    put = Results.put
+    put = Prepared.put
 
     def watched(self, *args):
         threads.add(threading.current_thread().name)
@@ -165,7 +165,7 @@ def test_progress_and_threads(result, monkeypatch):
         return put(self, *args)
 
     meet = threading.Barrier(2)  # passes only if two chunks are under way at a time
-    monkeypatch.setattr(Results, "put", watched)
+    monkeypatch.setattr(Prepared, "put", watched)
     run(size=7, progress=lambda *args: calls.append(args))
     assert [total for _, total in calls] == [7] * 4
     done = [done for done, _ in calls]
@@ -176,11 +176,11 @@ def test_progress_and_threads(result, monkeypatch):
 
 def test_an_error_in_progress_stops_the_sweep(result, monkeypatch):
     chunks = []
-    put = Results.put
+    put = Prepared.put
     monkeypatch.setattr(
-        Results,
+        Prepared,
         "put",
-        lambda self, first, found: chunks.append(first) or put(self, first, found),
+        lambda self, results, first: chunks.append(first) or put(self, results, first),
     )
 
     def stop(done, total):

@@ -30,6 +30,7 @@ from nsdyn.driver.blocks import (
     NEVER,
     PROGRAMS,
     Block,
+    Parts,
     Programs,
     advance,
     begin,
@@ -237,11 +238,17 @@ def programs(run: Setup, own: Values, shared: Values) -> tuple[Programs, str]:
 
 
 def _march(native: Programs, run: Setup, own: Values, shared: Values) -> Callable:
-    """The blocks of runs that have values of their own."""
-    place = InPlace(native, run, own, shared)
+    """The blocks of runs that have values of their own. Several threads may ask for them: there are
+    as many places as are needed at a time."""
+    free = [InPlace(native, run, own, shared)]
 
-    def march(own: Values, kept: np.ndarray) -> Iterator[Block]:
+    def march(own: Values, kept: np.ndarray) -> Iterator[Parts]:
+        try:
+            place = free.pop()
+        except IndexError:
+            place = InPlace(native, run, own, shared)
         place.set_own(own)
-        return place.blocks(kept)
+        yield from place.blocks(kept)
+        free.append(place)
 
     return march
