@@ -51,6 +51,7 @@ LANES = 8
 # Samples in a block: a run with few of them need not move the memory of many.
 BLOCK_ALONE = 256
 BLOCK_OF_LANES = 64
+BLOCK_OF_LONG_STEPS = 32
 KEPT = 32  # programs kept in memory
 FOLDER = "programs"  # of the cache, for those of other processes
 
@@ -93,7 +94,8 @@ def _is_unchanged(run: Setup) -> bool:
 class NativeProgram:
     """A function compiled natively for the arrays among its arguments, as `driver.program.Program`
     is by XLA. The arguments at the places `per_run` belong to single runs; the others are shared,
-    and so are the leaves of the result that `given_once` picks."""
+    and so are the leaves of the result that `given_once` picks. `runs_once` and `rare` as in
+    `Source`."""
 
     def __init__(
         self,
@@ -102,12 +104,14 @@ class NativeProgram:
         lanes: int,
         given_once: Callable = lambda result: (),
         runs_once: bool = False,
+        rare: bool = False,
     ):
         self.function = function
         self.per_run = per_run
         self.lanes = lanes
         self.given_once = given_once
         self.runs_once = runs_once
+        self.rare = rare
         self._made: OrderedDict = OrderedDict()
         self._lock = Lock()
 
@@ -162,7 +166,7 @@ class NativeProgram:
         kept."""
         if cache_folder(FOLDER) is None:
             return None
-        settings = (self.per_run, self.lanes, self.runs_once)
+        settings = (self.per_run, self.lanes, self.runs_once, self.rare)
         try:
             code = (self.function, self.given_once, Source, circumstances(compiler()))
             return digest("native", settings, code, Traced(args))
@@ -181,7 +185,7 @@ class NativeProgram:
             leaves, structure = jax.tree.flatten(self.function(*unsplit(static, values)))
             return leaves
 
-        program = translate(flat, one, own, self.lanes, self.runs_once)
+        program = translate(flat, one, own, self.lanes, self.runs_once, self.rare)
         return program, jax.tree.unflatten(structure, range(structure.num_leaves))
 
 
@@ -193,14 +197,25 @@ def _of_group(result: tuple[Block, Any]) -> tuple:
 
 SINGLE = Programs(
     NativeProgram(_begin, (), 1, runs_once=True),
-    NativeProgram(_advance(_alone), (), 1),
+    NativeProgram(_advance(_alone), (), 1, rare=True),
     BLOCK_ALONE,
+)
+# With error control a run has few steps: its events take a good part of its time.
+CONTROLLED = Programs(
+    NativeProgram(_begin, (), 1, runs_once=True),
+    NativeProgram(_advance(_alone), (), 1),
+    BLOCK_OF_LONG_STEPS,
 )
 GROUP = Programs(
     NativeProgram(_begin, (1,), LANES, runs_once=True),
     NativeProgram(_advance(_in_all_lanes), (1, 3), LANES, _of_group),
     BLOCK_OF_LANES,
 )
+
+
+def alone(run: Setup) -> Programs:
+    """The native programs of a single run."""
+    return CONTROLLED if run.integrator.controls_error else SINGLE
 
 
 _ready: set = set()  # arguments for which both programs were made
@@ -225,7 +240,7 @@ def programs(run: Setup, own: Values, shared: Values) -> tuple[Programs, str]:
     wanted = choice()
     if wanted == "xla":
         return PROGRAMS, "xla"
-    native = GROUP if is_batch(own) else SINGLE
+    native = GROUP if is_batch(own) else alone(run)
     try:
         make(native, traced(run), own, shared)
     except Unsupported as reason:

@@ -44,10 +44,17 @@ class Interface(NamedTuple):
 
 
 class Source:
-    """The text of a program, and its interface. If it `runs_once`, the compiler does
-    not optimise it."""
+    """The text of a program, and its interface. If it `runs_once`, the compiler does not optimise
+    it; if events are `rare`, it does not optimise the code for them."""
 
-    def __init__(self, jaxpr: Any, own: Sequence[bool], lanes: int, runs_once: bool = False):
+    def __init__(
+        self,
+        jaxpr: Any,
+        own: Sequence[bool],
+        lanes: int,
+        runs_once: bool = False,
+        rare: bool = False,
+    ):
         inputs = [(v.aval.shape, np.dtype(v.aval.dtype)) for v in jaxpr.jaxpr.invars]
         outputs = [(v.shape, np.dtype(v.dtype)) for v in jaxpr.out_avals]
         functions = Functions(jaxpr.jaxpr)
@@ -67,7 +74,7 @@ class Source:
         head = 'extern "C" void program(const void *const *in, void *const *out, char *work)\n{\n'
         plain = '#pragma GCC optimize("O0")\n' if runs_once else ""
         self.text = (
-            plain + prelude(lanes) + functions.text + head + "\n".join(lower.lines) + "\n}\n"
+            plain + prelude(lanes, rare) + functions.text + head + "\n".join(lower.lines) + "\n}\n"
         )
 
 
@@ -194,13 +201,14 @@ def translate(
     own: Sequence[bool] | None = None,
     lanes: int = 1,
     runs_once: bool = False,
+    rare: bool = False,
 ) -> Program:
     """The program of a function of arrays that returns a list of arrays; `examples` have the shapes
     and types of one lane. Raises Unsupported."""
     own = [True] * len(examples) if own is None else own
     with _without_collection():
         jaxpr, _ = traced(function, examples, lanes)
-        source = Source(jaxpr, own, lanes, runs_once)
+        source = Source(jaxpr, own, lanes, runs_once, rare)
     return Program(source.interface, library(source.text), name_of(source.text))
 
 
