@@ -332,6 +332,9 @@ def _times(run: Setup, batch: Batch) -> np.ndarray:
 
 def _warn_if_singular(problem: Problem, batch: Batch, events: Events) -> None:
     """Warn of the first singular event, with the number of its trajectory."""
+    parts = problem.constraint
+    if len(parts) == 1 and parts[0].rows_independent:
+        return
     which, slot = np.nonzero(np.arange(events.t.shape[1]) < events.count[:, None])
     table = Events.of(jax.tree.map(lambda x: x[which, slot], events.records))
     own = lambda k: jax.tree.map(lambda x: x[which[k]], batch.own.params)
