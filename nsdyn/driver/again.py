@@ -13,6 +13,7 @@ the long way, where everything is checked, refused and explained.
 import math
 from collections import OrderedDict
 from functools import cached_property
+from operator import is_
 from threading import local
 from typing import Any
 
@@ -52,6 +53,8 @@ class Workspace(local):
         self.params = jax.tree.leaves(places.shared.params)
         self.start = places.shared.q0, places.shared.v0
         self.leaves: list[Any] = [None] * len(self.params)
+        self.arrays: list[Any] = [None] * len(self.params)  # those of the leaves
+        self.is_fixed = False  # whether the leaves can only change by becoming others
         self.vectors: list[Any] = [None, None]
         self.times = np.zeros(3)  # t0, t_end, step
         self.counts = np.zeros(3, int)  # save_every, steps, max_events
@@ -86,6 +89,7 @@ class Known:
 
     def __init__(self, problem: Problem, run: Setup, values: Values):
         self.problem = problem
+        self.own = problem.params, problem.q0, problem.v0
         self.may_be_coarse = may_be_coarse(problem, run.integrator)
         self.about = run.about(problem) | shown(problem) | {"backend": "native"}
         self.about |= {"nsdyn_version": __version__, "note": ""}
@@ -143,11 +147,28 @@ class Known:
 
     def _set_values(self, space: Workspace, params: Any, q0: Any, v0: Any) -> bool:
         """Put parameters and initial state in their places; False if they are not as usual."""
-        problem = self.problem
+        own_params, own_q0, own_v0 = self.own
         tree: Any
-        leaves, tree = jax.tree.flatten(problem.params if params is None else params)
+        leaves, tree = jax.tree.flatten(own_params if params is None else params)
         if tree != self.tree:
             return False
+        if not (space.is_fixed and all(map(is_, leaves, space.leaves))):
+            space.is_fixed = False
+            if not self._set_params(space, leaves):
+                return False
+            space.is_fixed = all(isinstance(x, jax.Array) for x in leaves)
+        vectors = (own_q0 if q0 is None else q0), (own_v0 if v0 is None else v0)
+        for j, x in enumerate(vectors):
+            if x is space.vectors[j] and isinstance(x, jax.Array):
+                continue
+            array = _usual(x, self.size[j], np.dtype(float))
+            if array is None:
+                return False
+            space.set(space.start[j], array)
+            space.vectors[j] = x
+        return True
+
+    def _set_params(self, space: Workspace, leaves: list[Any]) -> bool:
         for j, x in enumerate(leaves):
             number = space.params[j]
             if x is space.leaves[j] and isinstance(x, jax.Array):
@@ -162,15 +183,7 @@ class Known:
                 return False
             space.set(number, array)
             space.leaves[j] = x
-        vectors = (problem.q0 if q0 is None else q0), (problem.v0 if v0 is None else v0)
-        for j, (x, number) in enumerate(zip(vectors, space.start, strict=True)):
-            if x is space.vectors[j] and isinstance(x, jax.Array):
-                continue
-            array = _usual(x, self.size[j], np.dtype(float))
-            if array is None:
-                return False
-            space.set(number, array)
-            space.vectors[j] = x
+            space.arrays[j] = array.reshape(shape)
         return True
 
     # Running
@@ -211,7 +224,7 @@ class Known:
             "t": t.copy(),
             "events": _filled(Events, table),
             "effort": _filled(Effort, effort),
-            "params": self._params(space, self.problem.params if values[0] is None else values[0]),
+            "params": self._params(space, self.own[0] if values[0] is None else values[0]),
             "step": times[2],
             "save_every": counts[0],
             "t_end": times[1],
@@ -222,8 +235,7 @@ class Known:
     def _params(self, space: Workspace, given: Any) -> Any:
         """What `plain` makes of the parameters."""
         arrays = [
-            old if number == NO_ARRAY else space.held(number).reshape(like[0])
-            for number, old, like in zip(space.params, self.leaves, self.like, strict=True)
+            old if new is None else new for old, new in zip(self.leaves, space.arrays, strict=True)
         ]
         if self.is_table:
             found = dict(zip(sorted(given), arrays, strict=True))  # as JAX sorts them

@@ -33,6 +33,7 @@ from nsdyn.driver.blocks import (
     NEVER,
     PROGRAMS,
     Block,
+    Parts,
     Programs,
     advance,
     begin,
@@ -54,11 +55,14 @@ LANES = 8
 # Samples in a block: a run with few of them need not move the memory of many.
 BLOCK_ALONE = 256
 BLOCK_OF_LANES = 64
+BLOCK_OF_LONG_STEPS = 32
 KEPT = 32  # programs kept in memory
 # Steps of a single run or of a group from which on it pays to compile well: the difference takes as
 # long as 50,000 to 300,000 steps of programs that are compiled quickly.
 LONG = 30_000
-CONTROLLED = 30  # steps that one from time to time counts for if a method chooses its own between
+STEPS_BETWEEN = (
+    30  # steps that one from time to time counts for if a method chooses its own between
+)
 FOLDER = "programs"  # of the cache, for those of other processes
 
 
@@ -101,7 +105,7 @@ class NativeProgram:
     """A function compiled natively for the arrays among its arguments, as `driver.program.Program`
     is by XLA. The arguments at the places `per_run` belong to single runs; the others are shared,
     and so are the leaves of the result that `given_once` picks. It is compiled quickly if it
-    `is_quick`."""
+    `is_quick`; `rare` as in `Source`."""
 
     def __init__(
         self,
@@ -110,19 +114,22 @@ class NativeProgram:
         lanes: int,
         given_once: Callable = lambda result: (),
         is_quick: bool = False,
+        rare: bool = False,
     ):
         self.function = function
         self.per_run = per_run
         self.lanes = lanes
         self.given_once = given_once
         self.is_quick = is_quick
+        self.rare = rare
         self._made: OrderedDict = OrderedDict()
         self._sources: OrderedDict = OrderedDict()
         self._lock = Lock()
 
     def compiled_well(self) -> "NativeProgram":
         """The same, compiled well; what was written for one need not be written for the other."""
-        twin = NativeProgram(self.function, self.per_run, self.lanes, self.given_once)
+        arguments = (self.function, self.per_run, self.lanes, self.given_once)
+        twin = NativeProgram(*arguments, rare=self.rare)
         twin._sources = self._sources
         return twin
 
@@ -183,7 +190,7 @@ class NativeProgram:
         kept."""
         if cache_folder(FOLDER) is None:
             return None
-        settings = (self.per_run, self.lanes)
+        settings = (self.per_run, self.lanes, self.rare)
         try:
             path = compiler()
             flags = circumstances(path, True), circumstances(path, False)
@@ -204,7 +211,7 @@ class NativeProgram:
             leaves, structure = jax.tree.flatten(self.function(*unsplit(static, values)))
             return leaves
 
-        source = written(flat, one, own, self.lanes)
+        source = written(flat, one, own, self.lanes, self.rare)
         return source, jax.tree.unflatten(structure, range(structure.num_leaves))
 
 
@@ -235,14 +242,25 @@ class Levels(NamedTuple):
 
 SINGLE = Levels.of(
     NativeProgram(_begin, (), 1, is_quick=True),
-    NativeProgram(_advance(_alone), (), 1, is_quick=True),
+    NativeProgram(_advance(_alone), (), 1, is_quick=True, rare=True),
     BLOCK_ALONE,
+)
+# With error control a run has few steps: its events take a good part of its time.
+CONTROLLED = Levels.of(
+    NativeProgram(_begin, (), 1, is_quick=True),
+    NativeProgram(_advance(_alone), (), 1, is_quick=True),
+    BLOCK_OF_LONG_STEPS,
 )
 GROUP = Levels.of(
     NativeProgram(_begin, (1,), LANES, is_quick=True),
     NativeProgram(_advance(_in_all_lanes), (1, 3), LANES, _of_group, is_quick=True),
     BLOCK_OF_LANES,
 )
+
+
+def levels_alone(run: Setup) -> Levels:
+    """The programs of a single run."""
+    return CONTROLLED if run.integrator.controls_error else SINGLE
 
 
 class Work:
@@ -257,7 +275,7 @@ class Work:
 
     def add(self, integrator: AbstractIntegrator, steps: int) -> None:
         """So many steps are about to be taken."""
-        self.steps += steps * (CONTROLLED if integrator.controls_error else 1)
+        self.steps += steps * (STEPS_BETWEEN if integrator.controls_error else 1)
 
     @property
     def is_long(self) -> bool:
@@ -276,7 +294,7 @@ def work(run: Setup, own: Values, shared: Values) -> Work:
     static, arrays = split((traced(run), own, shared))
     key = static, tuple((np.shape(x), x.dtype) for x in arrays)
     if key not in _work:
-        _put(_work, key, Work(GROUP if is_batch(own) else SINGLE))
+        _put(_work, key, Work(GROUP if is_batch(own) else levels_alone(run)))
     return _work[key]
 
 
@@ -324,11 +342,17 @@ def programs(run: Setup, own: Values, shared: Values, groups: int = 1) -> tuple[
 
 
 def _march(native: Programs, run: Setup, own: Values, shared: Values) -> Callable:
-    """The blocks of runs that have values of their own."""
-    place = InPlace(native, run, own, shared)
+    """The blocks of runs that have values of their own. Several threads may ask for them: there are
+    as many places as are needed at a time."""
+    free = [InPlace(native, run, own, shared)]
 
-    def march(own: Values, kept: np.ndarray) -> Iterator[Block]:
+    def march(own: Values, kept: np.ndarray) -> Iterator[Parts]:
+        try:
+            place = free.pop()
+        except IndexError:
+            place = InPlace(native, run, own, shared)
         place.set_own(own)
-        return place.blocks(kept)
+        yield from place.blocks(kept)
+        free.append(place)
 
     return march

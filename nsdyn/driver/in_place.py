@@ -6,7 +6,6 @@ done once. Only numbers that change are set anew, and `Block`s are views of the 
 """
 
 from collections.abc import Iterator
-from threading import local
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +13,7 @@ import numpy as np
 
 from nsdyn._jitted import split
 from nsdyn.driver.arguments import Setup, Values
-from nsdyn.driver.blocks import NEVER, Block, Programs, traced
+from nsdyn.driver.blocks import NEVER, Block, Parts, Programs, traced
 from nsdyn.driver.grid import CHUNK, Grid
 from nsdyn.native.call import Call
 from nsdyn.status import Status
@@ -45,8 +44,8 @@ class Places(NamedTuple):
         return Places(run.grid, run.max_events, own, shared, jax.tree.leaves(progress), *rest)
 
 
-class InPlace(local):
-    """The programs with memory of their own; each thread has its own, too."""
+class InPlace:
+    """The programs with memory of their own, for one thread at a time."""
 
     def __init__(self, programs: Programs, run: Setup, own: Values, shared: Values):
         first = (traced(run), own, shared)
@@ -70,6 +69,7 @@ class InPlace(local):
         for k in once:
             results[k] = results[k][0, ...]  # a view, also of a number
         self.block: Block = jax.tree.unflatten(structure, results)[0]
+        self.parts = Parts.of(self.block)
         self.status, self.step, self.count = (
             self.block.ending.status,
             self.block.step,
@@ -86,7 +86,7 @@ class InPlace(local):
         for number, array in pairs:
             self.set(number, array)
 
-    def blocks(self, kept: np.ndarray) -> Iterator[Block]:
+    def blocks(self, kept: np.ndarray) -> Iterator[Parts]:
         """As `nsdyn.driver.blocks.blocks`, but each block is in the memory of the one before."""
         self.begin()
         done = step = 0
@@ -97,7 +97,7 @@ class InPlace(local):
             self.kept[len(part) :] = NEVER
             self.counts[:] = step, length
             self.advance()
-            yield self.block
+            yield self.parts
             done += int(self.count)
             if done >= len(kept) or np.all(self.status != Status.OK):
                 return

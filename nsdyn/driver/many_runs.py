@@ -7,9 +7,11 @@ bits of its results do not, either.
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Event
 from typing import Any
 
 import equinox as eqx
@@ -28,7 +30,8 @@ from nsdyn.driver.arguments import (
     shown,
 )
 from nsdyn.driver.batch_run import MEMORY, Layout, Prepared, cores, laid_out, prepared
-from nsdyn.driver.collect import Collected, Results
+from nsdyn.driver.collect import Collected
+from nsdyn.driver.filling import Results
 from nsdyn.driver.processes import TRIES, Processes
 from nsdyn.driver.sweep_parts import Part
 from nsdyn.errors import LostRunsWarning, NsdynError, ProblemError, warn
@@ -140,7 +143,7 @@ def _in_memory(ready: Prepared, jobs: int | None, client: Any, report: Callable)
     if jobs is None and client is None:
         if not ready.side_by_side and cores() > 1:
             began = time.perf_counter()
-            begin = results.put(0, ready.chunk(0))
+            begin = ready.put(results, 0)
             report(begin, results.total)
             left = (time.perf_counter() - began) * (len(ready.firsts) - 1)
             jobs = cores() if left > WORTH_PROCESSES and _can_travel(ready) else None
@@ -167,18 +170,40 @@ def _can_travel(ready: Prepared) -> bool:
 
 
 def _in_threads(ready: Prepared, results: Results, begin: int, report: Callable) -> None:
-    """The chunks from the run `begin` on."""
+    """The chunks from the run `begin` on. Each thread takes the next one that is left; what it has
+    done is told in this thread."""
+    left = iter([first for first in ready.firsts if first >= begin])  # threads may share it
+    told: SimpleQueue[int] = SimpleQueue()
     done = begin
-    compute = lambda first: results.put(first, ready.chunk(first))
-    with ThreadPoolExecutor(ready.threads) as threads:
-        tasks = [threads.submit(compute, k) for k in ready.firsts if k >= begin]
+    stopped = Event()
+
+    def work() -> None:
         try:
-            for task in as_completed(tasks):
-                done += task.result()
-                report(done, results.total)
-        except BaseException:  # an interrupt, too, should not wait for what has not begun
-            threads.shutdown(wait=False, cancel_futures=True)
+            for first in left:
+                if stopped.is_set():
+                    return
+                told.put(ready.put(results, first))
+        except BaseException:
+            stopped.set()
             raise
+        finally:
+            told.put(0)  # this thread is at its end
+
+    with ThreadPoolExecutor(ready.threads) as threads:
+        tasks = [threads.submit(work) for _ in range(ready.threads)]
+        at_work = len(tasks)
+        try:
+            while at_work:
+                count = told.get()
+                if count:
+                    done += count
+                    report(done, results.total)
+                else:
+                    at_work -= 1
+        finally:  # an error, or an interrupt, should not wait for what has not begun
+            stopped.set()
+        for task in tasks:
+            task.result()
 
 
 # In parts
@@ -307,6 +332,9 @@ def _times(run: Setup, batch: Batch) -> np.ndarray:
 
 def _warn_if_singular(problem: Problem, batch: Batch, events: Events) -> None:
     """Warn of the first singular event, with the number of its trajectory."""
+    parts = problem.constraint
+    if len(parts) == 1 and parts[0].rows_independent:
+        return
     which, slot = np.nonzero(np.arange(events.t.shape[1]) < events.count[:, None])
     table = Events.of(jax.tree.map(lambda x: x[which, slot], events.records))
     own = lambda k: jax.tree.map(lambda x: x[which[k]], batch.own.params)

@@ -28,7 +28,8 @@ from nsdyn._watched import watch
 from nsdyn.driver import backend as backends
 from nsdyn.driver.arguments import Batch, Values
 from nsdyn.driver.batch_run import Layout, Prepared, own_values, prepared
-from nsdyn.driver.collect import Collected, Results
+from nsdyn.driver.collect import Collected
+from nsdyn.driver.filling import Results
 from nsdyn.driver.processes import packed
 from nsdyn.errors import ProblemError
 from nsdyn.native.build import circumstances, compiler
@@ -96,7 +97,7 @@ class Work:
         results = Results(part.size)
         for first in ready.firsts:
             with self.turn:
-                results.put(first, ready.chunk(first))
+                ready.put(results, first)
         return results.whole
 
 

@@ -266,11 +266,11 @@ static __attribute__((noinline)) void lu_(T *a, K *pivots, K *permutation, i8 n)
 """
 
 
-def prelude(lanes: int) -> str:
-    """The text for so many lanes. A single run has few events: it is over sooner if the compiler
-    leaves the code for them as it is. All that is said about levels holds where the compiler
-    optimises at all."""
-    level = "O1" if lanes > 1 else "O0"
+def prelude(lanes: int, rare: bool = False) -> str:
+    """The text for so many lanes. If events are `rare` in the steps of a run, it is over sooner if
+    the compiler leaves the code for them as it is. All that is said about levels holds where the
+    compiler optimises at all."""
+    level = "O0" if rare else "O1"
     scalar = TRIG.replace("@T@", "double").replace("@I@", "i8")
     vector = VECTOR_TRIG + TRIG.replace("@T@", "vd").replace("@I@", "vl")
     width = lanes if lanes > 1 else PACK

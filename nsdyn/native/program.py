@@ -44,9 +44,10 @@ class Interface(NamedTuple):
 
 
 class Source:
-    """The text of a program, and its interface."""
+    """The text of a program, and its interface. If events are `rare`, the compiler does not
+    optimise the code for them."""
 
-    def __init__(self, jaxpr: Any, own: Sequence[bool], lanes: int):
+    def __init__(self, jaxpr: Any, own: Sequence[bool], lanes: int, rare: bool = False):
         inputs = [(v.aval.shape, np.dtype(v.aval.dtype)) for v in jaxpr.jaxpr.invars]
         outputs = [(v.shape, np.dtype(v.dtype)) for v in jaxpr.out_avals]
         functions = Functions(jaxpr.jaxpr)
@@ -64,7 +65,8 @@ class Source:
         if lines > LONGEST:
             raise Unsupported(f"a program of {lines} lines, which takes long to compile")
         head = 'extern "C" void program(const void *const *in, void *const *out, char *work)\n{\n'
-        self.text = prelude(lanes) + functions.text + head + "\n".join(lower.lines) + "\n}\n"
+        start = prelude(lanes, rare)
+        self.text = start + functions.text + head + "\n".join(lower.lines) + "\n}\n"
 
     def program(self, quick: bool = False) -> "Program":
         """The program, compiled quickly or well."""
@@ -189,14 +191,18 @@ def _without_collection() -> Iterator[None]:
 
 
 def written(
-    function: Callable, examples: Sequence[Any], own: Sequence[bool] | None = None, lanes: int = 1
+    function: Callable,
+    examples: Sequence[Any],
+    own: Sequence[bool] | None = None,
+    lanes: int = 1,
+    rare: bool = False,
 ) -> Source:
     """The text of a function of arrays that returns a list of arrays; `examples` have the shapes
     and types of one lane. Raises Unsupported."""
     own = [True] * len(examples) if own is None else own
     with _without_collection():
         jaxpr, _ = traced(function, examples, lanes)
-        return Source(jaxpr, own, lanes)
+        return Source(jaxpr, own, lanes, rare)
 
 
 def translate(
