@@ -16,7 +16,7 @@ import pytest
 
 import nsdyn
 from nsdyn import laws, samples
-from nsdyn.driver import batch_run, blocks, many_runs, sweep_parts
+from nsdyn.driver import batch_run, blocks, many_runs, sweep_parts, workers
 from nsdyn.driver.arguments import batch_values, setup
 from nsdyn.driver.processes import Processes, WorkerDied
 from nsdyn.integrators import RK4, EventDriven
@@ -303,7 +303,7 @@ def test_wrong_workers(options, words):
 
 def test_a_scheduler_that_is_not_there(monkeypatch):
     pytest.importorskip("distributed")
-    monkeypatch.setattr(many_runs, "CONNECTION", 0.1)
+    monkeypatch.setattr(workers, "CONNECTION", 0.1)
     with pytest.raises(nsdyn.ProblemError, match=r"client: .*found none at 'tcp://127.0.0.1:9'"):
         run(client="tcp://127.0.0.1:9")
 

@@ -5,8 +5,9 @@ They do not run the user's script again, so it needs no `if __name__ == "__main_
 work. Functions and arguments travel as pickles, by cloudpickle where it is installed: then also
 functions that are defined in scripts and notebooks.
 
-A process that dies is replaced, and what it was doing is tried again, TRIES times in all. When the
-process that started them ends, however it ends, they finish what they are doing and end, too.
+A process that dies is replaced, and what it was doing is tried again, TRIES times in all. One that
+takes longer than `patience` for a call is ended, and its call is given up. When the process that
+started them ends, however it ends, they finish what they are doing and end, too.
 """
 
 import importlib.util
@@ -19,7 +20,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
-from threading import local
+from threading import Timer, local
 from typing import Any, BinaryIO
 
 from nsdyn.errors import NsdynError, ProblemError
@@ -49,10 +50,21 @@ def packed(what: str, thing: Any) -> bytes:
         ) from error
 
 
-class Processes(Executor):
-    """So many processes, each started when it is first needed."""
+class TookTooLong(NsdynError, TimeoutError):
+    """A call took longer than was allowed."""
 
-    def __init__(self, count: int):
+
+class Processes(Executor):
+    """So many processes, each started when it is first needed.
+
+    patience: seconds that a call may take; None: any.
+    calls: a process is replaced by a new one after so many; None: never. What a process has
+        compiled stays in its memory.
+    """
+
+    def __init__(self, count: int, *, patience: float | None = None, calls: int | None = None):
+        self._patience = patience
+        self._calls = calls
         self._threads = ThreadPoolExecutor(count, "process")  # each thread waits for one process
         self._own = local()
         self._all: list[_Process] = []
@@ -66,20 +78,29 @@ class Processes(Executor):
         for _ in range(TRIES):
             if self._over:
                 break
-            process = getattr(self._own, "process", None)
-            if process is None:
-                process = self._own.process = _Process()
-                self._all.append(process)
+            process = self._process()
             try:
-                good, result = pickle.loads(process.answer(message))
-            except (EOFError, OSError):
+                good, result = pickle.loads(process.answer(message, self._patience))
+            except (EOFError, OSError) as error:
                 code = process.end()
-                self._own.process = None
+                if process.is_late:
+                    raise TookTooLong(f"took more than {self._patience:g} s") from error
                 continue
             if good:
                 return result
             raise result
         raise WorkerDied(f"{TRIES} processes in a row died, the last one with exit code {code}")
+
+    def _process(self) -> "_Process":
+        """The process of this thread, a new one if it has none or has worn it out."""
+        process: _Process | None = getattr(self._own, "process", None)
+        worn = process is not None and (process.is_late or process.answered == self._calls)
+        if process is not None and worn and not process.has_ended:
+            process.end()
+        if process is None or process.has_ended:
+            process = self._own.process = _Process()
+            self._all.append(process)
+        return process
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End all processes. If `wait`, they finish first what they were given."""
@@ -105,12 +126,31 @@ class _Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
+        self.answered = 0
+        self.is_late = False
+        self.has_ended = False
 
-    def answer(self, message: bytes) -> bytes:
-        _send(_pipe(self.child.stdin), message)
-        return _received(_pipe(self.child.stdout))
+    def answer(self, message: bytes, patience: float | None) -> bytes:
+        """EOFError if it dies; after `patience` seconds it is made to."""
+        timer = None if patience is None else Timer(patience, self._give_up)
+        if timer is not None:
+            timer.daemon = True
+            timer.start()
+        try:
+            _send(_pipe(self.child.stdin), message)
+            found = _received(_pipe(self.child.stdout))
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self.answered += 1
+        return found
+
+    def _give_up(self) -> None:
+        self.is_late = True
+        self.child.kill()
 
     def end(self) -> int:
+        self.has_ended = True
         self.child.kill()
         code = self.child.wait()
         for pipe in (self.child.stdin, self.child.stdout):

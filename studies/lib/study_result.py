@@ -6,7 +6,7 @@ all steps. Errors are those of `nsdyn.analysis.metrics`, against a finer run; er
 the end state against a stored reference of the problem (`nsdyn.Reference`).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class StudyResult:
         status; NaN where a pair was refused, has not been computed, or has nothing to compare. `h`
         are the steps themselves, of each problem.
     refused: why pairs cannot run.
+    given_up: why pairs ended with an error or took too long.
     references: where the reference of each (problem, law) comes from.
     """
 
@@ -54,6 +55,7 @@ class StudyResult:
     data: Dataset
     refused: dict[Pair, str]
     references: dict[tuple[str, str], str]
+    given_up: dict[Pair, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return str(self.table)
@@ -121,9 +123,12 @@ def collect(plan: Plan, folder: Path, contents: Contents | None = None) -> Study
     found = {name: np.full(shape, np.nan) for name in METRICS}
     status = np.full(shape, MISSING)
     wanted: dict[tuple[str, str], Dataset | None] = {}
+    given_up: dict[Pair, str] = {}
     for pair, cells in known.cells.items():
         for cell in cells:
             data = study_cells.read(folder, cell)
+            if data is None and (why := study_cells.given_up(folder, cell)):
+                given_up[pair] = why
             if cell.is_reference:  # before those that need it
                 wanted[pair.problem, pair.law] = None if data is None else data[0]
             elif data is not None:
@@ -133,8 +138,11 @@ def collect(plan: Plan, folder: Path, contents: Contents | None = None) -> Study
                 numbers = _measured(*data, reference, plan.stored[pair.problem])
                 for name, values in numbers.items():
                     found[name][place] = values
-    references = {pair: _provenance(plan, pair[0], data) for pair, data in wanted.items()}
-    return StudyResult(plan, _dataset(plan, found, status), known.refused, references)
+    references = {
+        (problem, law): _provenance(plan, problem, data, given_up.get(Pair(problem, "", law), ""))
+        for (problem, law), data in wanted.items()
+    }
+    return StudyResult(plan, _dataset(plan, found, status), known.refused, references, given_up)
 
 
 def _place(plan: Plan, pair: Pair) -> tuple[int, int, int]:
@@ -214,10 +222,11 @@ def _at(wanted: Dataset, t: np.ndarray) -> Motion:
     return reference.at(rows)
 
 
-def _provenance(plan: Plan, problem: str, wanted: Dataset | None) -> str:
-    """Where the reference of a problem comes from, and how far it can be trusted."""
+def _provenance(plan: Plan, problem: str, wanted: Dataset | None, why: str) -> str:
+    """Where the reference of a problem comes from, and how far it can be trusted. `why`: it was
+    given up."""
     if wanted is None:
-        return "no reference was computed"
+        return f"none; it was given up: {why}" if why else "not computed"
     h = study_cells.grid(plan, plan.problems[problem], len(plan.steps) - 1).step
     text = (
         f"{plan.finer.integrator!r} with step {h / plan.finer.refine:.3g}, a finer run; with twice "
@@ -274,6 +283,8 @@ def _cells(
     status = result.data.status.values[place]
     if pair in result.refused:
         return [*found, "-", _said("refused", result.refused[pair], reasons)]
+    if pair in result.given_up:
+        return [*found, "-", _said("given up", result.given_up[pair], reasons)]
     if np.any(status == MISSING):
         return [*found, "-", f"{np.mean(status != MISSING):.0%} computed"]
     share = np.mean(status != int(Status.OK))
