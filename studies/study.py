@@ -128,7 +128,7 @@ def survey(
 
 
 def _work(known: Contents, folder: Path, again: Again) -> Work:
-    cells = [cell for found in known.cells.values() for cell in found]
+    cells = known.all_cells
     there = {cell.key for cell in cells if study_cells.is_done(folder, cell)}
     graves = {x.key for x in cells if x.key not in there and study_cells.given_up(folder, x)}
     kept = set() if again.force else there if again.retry else there | graves
@@ -193,16 +193,45 @@ def _run(
     again: Again,
     report: Callable[[int, int], Any],
 ) -> StudyResult:
+    everything = _compute(chosen, data, workers, only, again, report)
+    return collect(chosen, data, everything)
+
+
+def _compute(
+    chosen: Plan,
+    data: Path,
+    workers: tuple[int | None, Any],
+    only: Iterable[str],
+    again: Again,
+    report: Callable[[int, int], Any],
+) -> Contents:
+    """Compute what is missing; returns all there is to the study."""
     everything = study_cells.contents(chosen)
-    wanted = everything.only(_selection(only))
-    todo = _work(wanted, data, again).todo
+    todo = _work(everything.only(_selection(only)), data, again).todo
     data.mkdir(parents=True, exist_ok=True)
     tasks = [_Task(chosen, cells, data) for cells in todo.values()]
     report(0, len(tasks))
     for done, _ in enumerate(_done(tasks, *workers), 1):
         report(done, len(tasks))
     _write_index(everything, data)
-    return collect(chosen, data, everything)
+    return everything
+
+
+def archived(file: str | Path, folder: str | Path, force: bool = False) -> list[str]:
+    """Compute what is missing of a study file of ours, for `nsdyn figures`; returns the names of
+    its data in the archive."""
+    chosen, data = study_file.read(file), Path(folder) / "data"
+    if archive.is_verifying():
+        known = study_cells.contents(chosen)
+        for cell in known.all_cells:
+            make = lambda cell=cell: study_cells.computed(chosen, cell)[0]
+            archive.visited(data, cell.name, cell.key, cell.words, make)
+    else:
+        known = _compute(chosen, data, (None, None), (), Again(force), lambda *_: None)
+        broken = [why for x in known.all_cells if (why := study_cells.given_up(data, x))]
+        if broken:
+            raise NsdynError(f"study {chosen.title}: {broken[0]}")
+    return [cell.name for cell in known.all_cells]
 
 
 class _Task(NamedTuple):
@@ -250,15 +279,14 @@ def _done_by(client: Any, tasks: list[_Task]) -> Iterator[_Task]:
 
 
 def _write_index(contents: Contents, data: Path) -> None:
-    """index.json: the keys of this study and what they mean, beside those of other studies."""
+    """index.json: the keys of this study and what they mean, beside those of other studies. Data
+    that differ only in their code are dropped."""
     index = archive.read_index(data)
-    for pair, cells in contents.cells.items():
-        for cell in cells:
-            name = " ".join((*(x or "reference" for x in pair), f"{cell.words['step']:.6g}"))
-            said = {k: x for k, x in cell.words.items() if k != "code"}
-            index["keys"][cell.key] = {"name": name, "settings": said}
-            index["names"][name] = cell.key
+    old: list[str] = []
+    for cell in contents.all_cells:
+        old += archive.enter(index, cell.name, cell.key, cell.words)
     archive.write_json(data / archive.INDEX, index)
+    archive.drop(data, old)
 
 
 # For one problem

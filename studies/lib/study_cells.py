@@ -73,6 +73,11 @@ class Cell(NamedTuple):
         return archive.key_of(self.words)
 
     @property
+    def name(self) -> str:
+        """What it is called in the archive."""
+        return _name(self.pair, self.words["step"])
+
+    @property
     def is_reference(self) -> bool:
         return not self.pair.integrator
 
@@ -103,6 +108,18 @@ def times(plan: Plan, problem: Problem, step: int) -> np.ndarray:
     return found.times_of(found.saved, phi)
 
 
+def name_of(plan: Plan, pair: Pair, step: int) -> str:
+    """What a cell is called in the archive; of a reference, whatever the step."""
+    problem = plan.problems[pair.problem]
+    if pair.integrator:
+        return _name(pair, grid(plan, problem, step).step)
+    return _name(pair, grid(plan, problem, len(plan.steps) - 1).step / plan.finer.refine)
+
+
+def _name(pair: Pair, step: float) -> str:
+    return " ".join((*(x or "reference" for x in pair), f"{step:.6g}"))
+
+
 # What there is to do
 
 
@@ -130,6 +147,10 @@ class Contents(NamedTuple):
 
     cells: dict[Pair, list[Cell]]
     refused: dict[Pair, str]
+
+    @property
+    def all_cells(self) -> list[Cell]:
+        return [cell for found in self.cells.values() for cell in found]
 
     def only(self, chosen: Callable[[Pair], bool]) -> "Contents":
         """The chosen pairs and their references."""
