@@ -227,7 +227,8 @@ def archived(file: str | Path, folder: str | Path, force: bool = False) -> list[
             make = lambda cell=cell: study_cells.computed(chosen, cell)[0]
             archive.visited(data, cell.name, cell.key, cell.words, make)
     else:
-        known = _compute(chosen, data, (None, None), (), Again(force), lambda *_: None)
+        again = Again(force, retry=True)
+        known = _compute(chosen, data, (None, None), (), again, lambda *_: None)
         broken = [why for x in known.all_cells if (why := study_cells.given_up(data, x))]
         if broken:
             raise NsdynError(f"study {chosen.title}: {broken[0]}")
