@@ -1,10 +1,12 @@
-"""Pages of the documentation that are written from the code (commands, statuses, problems) and from
-the archive in figures/, if `make figures` has made one (gallery, papers).
+"""Pages of the documentation that are written from the code (commands, statuses, problems), from
+the tables in docs/library, and from the archive in figures/, if `make figures` has made one
+(gallery, papers).
 
 A page is generated when the build begins, and only if its text has changed, so that a second build
 is quick.
 """
 
+import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,16 @@ from typer.testing import CliRunner
 
 import nsdyn
 from nsdyn import problems, studies
+from nsdyn._files import read_json
 from nsdyn.cli.commands import app as commands
 from nsdyn.status import MESSAGES
+from nsdyn.studies.lib import study_tables
 from nsdyn.studies.lib.report.collect import Study
 from nsdyn.studies.lib.report.collect import studies as archived_in
+from nsdyn.studies.lib.tables import Table
 
 HERE = Path(__file__).resolve().parent
+LIBRARY = HERE / "library"
 FIGURES = HERE.parent / "figures"
 WIDTH = 900  # pixels of a picture in the gallery
 PLAIN = {"COLUMNS": "100", "TERMINAL_WIDTH": "100", "NO_COLOR": "1", "TERM": "dumb"}
@@ -121,11 +127,38 @@ def paper_page() -> str:
     return "\n\n".join([*parts, *([] if found else [MISSING]), closing])
 
 
+def library_page() -> str:
+    """The tables of the study of everything, one for each problem, from docs/library."""
+    parts = ["# The library, problem by problem"]
+    parts.append("What [the study of everything](../library.md) found.")
+    if not (LIBRARY / study_tables.PAIRS).is_file():
+        return "\n\n".join([*parts, "Nothing is there: run `nsdyn study studies/library.toml`."])
+    told = read_json(LIBRARY / study_tables.ORIGIN)
+    parts.append(study_tables.provenance_text(told))
+    with (LIBRARY / study_tables.PAIRS).open(newline="", encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    for problem in dict.fromkeys(row[0] for row in rows):
+        own = [row for row in rows if row[0] == problem]
+        reasons = dict.fromkeys(row[-1] for row in own if row[-1])
+        numbers = {reason: f" ({k})" for k, reason in enumerate(reasons, 1)}
+        lines = [(*row[1:-2], row[-2] + numbers.get(row[-1], "")) for row in own]
+        notes = [f"({k}) {as_line(reason)}" for k, reason in enumerate(reasons, 1)]
+        notes += [x for x in told["notes"] if x.startswith("Reference of") and f"{problem}," in x]
+        table = Table(f"## {problem}", tuple(head[1:-1]), lines, notes, names=2)
+        parts.append(table.markdown())
+    return "\n\n".join(parts)
+
+
+def as_line(text: str) -> str:
+    return f"`{text}`" if "`" not in text else text
+
+
 def as_text(text: str) -> str:
     return f"```text\n{text.strip()}\n```"
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "library": library_page,
     "gallery": gallery_page,
     "papers": paper_page,
     "commands": command_page,
