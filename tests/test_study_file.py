@@ -333,7 +333,7 @@ def test_a_pair_that_takes_too_long_is_given_up(tmp_path):
     plan = study_file.parse("patience = 0.05\n" + SHORT)
     result = study.run(plan, tmp_path)
     (pair,) = (pair for pair in result.given_up if pair.integrator)
-    assert result.given_up[pair] == "TookTooLong: took more than 0.05 s"
+    assert result.given_up[pair] == "TookTooLong: took more than 0.05 CPU s"
     assert "none; it was given up: TookTooLong" in str(result)
     assert not list((tmp_path / "data").glob("*.nc"))
     with pytest.raises(ProblemError, match="line 1: patience: expected a positive number of"):

@@ -6,17 +6,20 @@ work. Functions and arguments travel as pickles, by cloudpickle where it is inst
 functions that are defined in scripts and notebooks.
 
 A process that dies is replaced, and what it was doing is tried again, TRIES times in all. One that
-takes longer than `patience` for a call is ended, and its call is given up. When the process that
-started them ends, however it ends, they finish what they are doing and end, too.
+takes more than `patience` CPU seconds for a call, or WAITING times as long by the clock, is ended,
+and its call is given up. When the process that started them ends, however it ends, they finish what
+they are doing and end, too.
 """
 
 import importlib.util
+import math
 import os
 import pickle
 import signal
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -27,7 +30,9 @@ from nsdyn.errors import NsdynError, ProblemError
 
 TRIES = 3
 LENGTH = struct.Struct("<Q")  # in front of each message
-CHILD = "from nsdyn.driver.processes import serve; serve()"
+WAITING = 10  # times the patience, by the clock: others use the machine, too
+CHILD = "from nsdyn.driver.processes import serve; serve({patience})"
+OUT_OF_TIME = -getattr(signal, "SIGXCPU", 0) or None  # the exit code of a process so ended
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -57,7 +62,7 @@ class TookTooLong(NsdynError, TimeoutError):
 class Processes(Executor):
     """So many processes, each started when it is first needed.
 
-    patience: seconds that a call may take; None: any.
+    patience: CPU seconds that a call may take; None: any.
     calls: a process is replaced by a new one after so many; None: never. What a process has
         compiled stays in its memory.
     """
@@ -80,11 +85,11 @@ class Processes(Executor):
                 break
             process = self._process()
             try:
-                good, result = pickle.loads(process.answer(message, self._patience))
+                good, result = pickle.loads(process.answer(message))
             except (EOFError, OSError) as error:
                 code = process.end()
-                if process.is_late:
-                    raise TookTooLong(f"took more than {self._patience:g} s") from error
+                if process.is_late or code == OUT_OF_TIME:
+                    raise TookTooLong(f"took more than {self._patience:g} CPU s") from error
                 continue
             if good:
                 return result
@@ -98,7 +103,7 @@ class Processes(Executor):
         if process is not None and worn and not process.has_ended:
             process.end()
         if process is None or process.has_ended:
-            process = self._own.process = _Process()
+            process = self._own.process = _Process(self._patience)
             self._all.append(process)
         return process
 
@@ -118,10 +123,11 @@ class Processes(Executor):
 class _Process:
     """A process that waits for messages, and answers each."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float | None) -> None:
+        self.patience = patience
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         self.child = subprocess.Popen(
-            [sys.executable, "-c", CHILD],
+            [sys.executable, "-c", CHILD.format(patience=patience)],
             env=os.environ | ONE_THREAD | {"PYTHONPATH": paths},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -130,9 +136,10 @@ class _Process:
         self.is_late = False
         self.has_ended = False
 
-    def answer(self, message: bytes, patience: float | None) -> bytes:
-        """EOFError if it dies; after `patience` seconds it is made to."""
-        timer = None if patience is None else Timer(patience, self._give_up)
+    def answer(self, message: bytes) -> bytes:
+        """EOFError if it dies; after some time it is made to."""
+        most = self.patience
+        timer = None if most is None else Timer(WAITING * most, self._give_up)
         if timer is not None:
             timer.daemon = True
             timer.start()
@@ -163,7 +170,7 @@ def _pipe(pipe: Any) -> BinaryIO:
     return pipe
 
 
-def serve() -> None:
+def serve(patience: float | None = None) -> None:
     """In a process: answer messages until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us is told, and ends us
     source = os.fdopen(os.dup(0), "rb")
@@ -174,7 +181,20 @@ def serve() -> None:
             message = _received(source)
         except EOFError:
             return
+        if patience is not None:
+            _limit_time(patience)
         _send(target, _answer(message))
+
+
+def _limit_time(patience: float) -> None:
+    """Let the system end this process when it has used so many more seconds of CPU time."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    most = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    soft = math.ceil(time.process_time() + patience)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, most))
 
 
 def _answer(message: bytes) -> bytes:

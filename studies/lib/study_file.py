@@ -2,7 +2,7 @@
 
     title   = "Which scheme gets the corner right?"
     metrics = ["error_q", "error_v", "graph_v", "error_Lam", "residuals", "newton", "run_s"]
-    patience = 120                 # seconds; a pair that takes longer is given up, with its reason
+    patience = 120                 # CPU seconds; a pair that takes longer is given up, with its reason
     since = 0.8                    # errors of q, v, lam and energy count from this share of the span
 
     [problems]                     # NAME, package:NAME, file.py:NAME or robot.urdf
@@ -101,7 +101,7 @@ class Plan(NamedTuple):
     figures: dict[str, dict[str, Any]] = FIGURES
     samples: int = SAMPLES
     of_span: bool = False  # steps are shares of the time span of each problem
-    patience: float | None = None  # seconds that a pair may take; then it runs in another process
+    patience: float | None = None  # CPU seconds that a pair may take; it runs in another process
     since: float = 0.0  # the share of the time span from which on errors of samples count
 
     @property
