@@ -86,10 +86,10 @@ by an amount that does not depend on the step; it gains energy. In runs without 
 {ratio:.6f} (closed formula {formula:.6f}; correct is 1), with NSGA by {nonsmooth:.6f}.
 Figure 6. Ratio of kinetic energies after and before the corner, for E = 1/2 without gravity and for all positions of the
 corner within a step. The correct value is 1. With index 3 the result is arbitrary: it cannot represent the impact law.
-Figure 7. The smoothed constraint, by RK4 with the same step, beside the hard switch with E = 1. a) Path, b) energy. The
-smooth track turns the particle without loss of energy, however large sigma is, and the motion behind the corner
-is another one. c) The steeper it is, the worse the same step resolves it: largest change of the energy, which the exact motion
-keeps, for all positions of the grid; index 2 and 3 are G-alpha, NSGA has no jump to resolve here.
+Figure 7. The smoothed constraint, by RK4 with the same step, beside the hard switch with E = 1. a) Path, b) energy. A
+smooth bend takes no energy, so the motion behind it is not that of the hard switch, and a larger sigma does not come nearer to
+it. With sigma = 80 1/m the bend is shorter than a step: what is lost there is an error, and depends on the grid. c) Largest change
+of the energy, which the exact motion on the smooth track keeps, for all positions of the grid.
 """
 
 TABLE = """\

@@ -129,10 +129,10 @@ def test_the_corner_is_where_the_figures_say(track):
     assert after - switching_track.T_SWITCH == pytest.approx((1 - switching_track.PHASE) * STEP)
 
 
-def test_a_smooth_track_loses_no_energy(track):
-    """Other than the hard switch, which takes a fifth of it."""
+def test_a_smooth_track_loses_no_energy_if_steps_resolve_it(track):
+    """Other than the hard switch, which takes a fifth of it. The steeper, the worse."""
     drift = read(track, "nsga").smooth_drift.values
-    assert drift[0] < 0.05 and np.all(drift < 0.19)
+    assert drift[0] < 0.05 and np.all(np.diff(drift) > 0)
 
 
 def test_shapes_of_the_manifold(track):

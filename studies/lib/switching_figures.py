@@ -345,7 +345,8 @@ def _smooth(runs: dict[str, Dataset], exact: dict) -> Figure:
     axes[2].set(xlabel=r"$\sigma$ [1/m]", ylabel="change of energy / $T_0$ [1]")
     axes[2].set_xticks(run.sigma.values, [f"{x:g}" for x in run.sigma.values])
     axes[2].minorticks_off()
-    axes[2].legend()
+    axes[2].legend(loc="lower right", fontsize=style.points(7))
+    axes[2].set_ylim(1e-7, None)
     for ax, letter in zip(axes, "abc", strict=True):
         style.panel(ax, letter)
     handles, labels = axes[0].get_legend_handles_labels()
