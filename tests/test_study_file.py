@@ -413,7 +413,7 @@ def test_a_summary_over_the_problems():
     dims = study_cells_dims()
     data = xr.Dataset(dict.fromkeys(names, (dims, values)) | {"status": (dims, status)})
     pair = study_cells.Pair("swing", "event", "zero")
-    table = study_summary.summary(StudyResult(plan, data, {pair: "no law is asked"}, {}))
+    table = study_summary.summary(StudyResult(plan, data, {pair: "why not"}, {}))
     rows = {row[:2]: row[2:] for row in table.rows}
     assert rows["after", "event"][:5] == ("3", "2", "0", "0", "1.0e+00")
     assert rows["after", "moreau"][:5] == ("3", "3", "0", "0", "2.0e+00")  # of 2, 5, 1

@@ -12,7 +12,6 @@ they are doing and end, too.
 """
 
 import importlib.util
-import math
 import os
 import pickle
 import signal
@@ -23,16 +22,17 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
-from threading import Timer, local
+from threading import Thread, Timer, local
 from typing import Any, BinaryIO
 
 from nsdyn.errors import NsdynError, ProblemError
 
 TRIES = 3
 LENGTH = struct.Struct("<Q")  # in front of each message
-WAITING = 10  # times the patience, by the clock: others use the machine, too
+WAITING, AT_LEAST = 10, 60  # times the patience, and seconds, by the clock: machines are shared
 CHILD = "from nsdyn.driver.processes import serve; serve({patience})"
-OUT_OF_TIME = -getattr(signal, "SIGXCPU", 0) or None  # the exit code of a process so ended
+OUT_OF_TIME = 124  # the exit code of a process that took too long
+LOOK = 0.2  # seconds between two looks at its CPU time
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -139,7 +139,7 @@ class _Process:
     def answer(self, message: bytes) -> bytes:
         """EOFError if it dies; after some time it is made to."""
         most = self.patience
-        timer = None if most is None else Timer(WAITING * most, self._give_up)
+        timer = None if most is None else Timer(max(WAITING * most, AT_LEAST), self._give_up)
         if timer is not None:
             timer.daemon = True
             timer.start()
@@ -176,25 +176,41 @@ def serve(patience: float | None = None) -> None:
     source = os.fdopen(os.dup(0), "rb")
     target = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what functions print is no answer
+    watch = None if patience is None else _Watch(patience)
     while True:
         try:
             message = _received(source)
         except EOFError:
             return
-        if patience is not None:
-            _limit_time(patience)
-        _send(target, _answer(message))
+        if watch is not None:
+            watch.began = _cpu_time()
+        answer = _answer(message)
+        if watch is not None:
+            watch.began = None
+        _send(target, answer)
 
 
-def _limit_time(patience: float) -> None:
-    """Let the system end this process when it has used so many more seconds of CPU time."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return
-    most = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    soft = math.ceil(time.process_time() + patience)
-    resource.setrlimit(resource.RLIMIT_CPU, (soft, most))
+class _Watch:
+    """Ends this process if it uses more CPU time for a call than it may, compilers included. A
+    limit of the system would do so, too, but makes the clock of the process coarse."""
+
+    def __init__(self, patience: float):
+        self.patience = patience
+        self.began: float | None = None  # None: it waits for a call
+        Thread(target=self._look, daemon=True).start()
+
+    def _look(self) -> None:
+        while True:
+            time.sleep(LOOK)
+            began = self.began
+            if began is not None and _cpu_time() > began + self.patience:
+                os._exit(OUT_OF_TIME)
+
+
+def _cpu_time() -> float:
+    """Of this process and of those that it started and that have ended."""
+    found = os.times()
+    return found.user + found.system + found.children_user + found.children_system
 
 
 def _answer(message: bytes) -> bytes:

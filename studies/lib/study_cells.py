@@ -48,6 +48,7 @@ from nsdyn.studies.lib.study_file import RESIDUALS, Plan
 
 EVENTS = ("t", "Lam", "v_before", "v_after", "kinetic_before", "kinetic_after")
 KEPT = 20  # hexadecimal digits of a digest
+NOT_ASKED = "its constraints never change, so no law is asked"  # why a pair need not run
 LONGEST = 500  # characters of a reason
 REPEATS, PATIENCE = 3, 0.5  # a cell is timed REPEATS times, or until PATIENCE seconds have passed
 
@@ -133,7 +134,7 @@ def refusal(plan: Plan, pair: Pair) -> str | None:
     problem, law = plan.problems[pair.problem], plan.laws[pair.law]
     first = next(iter(plan.laws))
     if pair.law != first and not sum(problem.model().guard_counts):
-        return f"its constraints never change, so no law is asked; see {first}"
+        return f"{NOT_ASKED}; see {first}"
     try:
         setup(problem, plan.integrators[pair.integrator], law, step=plan.steps[0])
     except ProblemError as error:

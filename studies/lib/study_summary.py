@@ -11,6 +11,7 @@ is 1 for the best of them. Shown are medians over the problems that an integrato
 import numpy as np
 
 from nsdyn.status import Status
+from nsdyn.studies.lib.study_cells import NOT_ASKED
 from nsdyn.studies.lib.study_result import MISSING, StudyResult
 from nsdyn.studies.lib.tables import Table
 
@@ -47,7 +48,8 @@ def _counts(result: StudyResult, j: int, k: int) -> tuple[str, ...]:
     good = (status == int(Status.OK)).all(axis=1)
     names = list(result.plan.integrators)[j], list(result.plan.laws)[k]
     count = lambda pairs: str(sum((pair.integrator, pair.law) == names for pair in pairs))
-    return str(np.sum(run)), str(np.sum(good)), count(result.given_up), count(result.refused)
+    refused = [pair for pair, why in result.refused.items() if not why.startswith(NOT_ASKED)]
+    return str(np.sum(run)), str(np.sum(good)), count(result.given_up), count(refused)
 
 
 def _ratios(errors: np.ndarray) -> np.ndarray:
@@ -68,5 +70,5 @@ def _note(result: StudyResult) -> str:
         "steps and the worst phase. run: problems that were run with this integrator and law; reach "
         "the end: those of which every run did. A ratio is the error over that of the best "
         "integrator with the same problem and law. given up: pairs that ended with an error or took "
-        "too long. refused: pairs that cannot, or need not, run."
+        "too long. refused: pairs that cannot run. A law is not run where constraints never change."
     )

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from nsdyn.studies.lib import archive, schemes, study_summary
+from nsdyn.studies.lib.study_cells import NOT_ASKED
 from nsdyn.studies.lib.study_result import StudyResult
 from nsdyn.studies.lib.tables import Table
 
@@ -41,16 +42,23 @@ def provenance_text(origin: dict) -> str:
 
 def pairs(table: Table) -> str:
     """The rows of a table as comma-separated values, with the reasons in words; without those that
-    were not computed."""
+    were not computed, or need not run."""
     reasons = {found[1]: found[2] for x in table.notes if (found := REASON.fullmatch(x))}
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
-    lines.writerow([*(x.replace("\n", " ") for x in table.head), "reason"])
+    lines.writerow([*_heads(table), "reason"])
     for row in table.rows:
         status, _, number = row[-1].partition(" (")
-        if status != "0% computed":
-            lines.writerow([*row[:-1], status, reasons.get(number.rstrip(")"), "")])
+        reason = reasons.get(number.rstrip(")"), "")
+        if status != "0% computed" and not reason.startswith(NOT_ASKED):
+            lines.writerow([*row[:-1], status, reason])
     return text.getvalue()
+
+
+def _heads(table: Table) -> list[str]:
+    """The heads in one line each; an order says of what."""
+    flat = [x.replace("\n", " ") for x in table.head]
+    return [f"order of {flat[k - 1]}" if x == "order" else x for k, x in enumerate(flat)]
 
 
 def _notes(table: Table) -> list[str]:
