@@ -124,7 +124,7 @@ def _tables(data: Dataset) -> str:
         rows = []
         for name in data.scheme.values:
             one = data.sel(scheme=name, track=track)
-            orders = [str(Order(*x, points=0)) for x in np.round(one.order.values, 2) + 0.0]
+            orders = [str(Order(order, spread, 0)) for order, spread in one.order.values]
             rows.append([plain(str(name)), *orders, *(f"{x:.1e}" for x in one.error.values[:, -1])])
         short = [str(name).removeprefix("error_").removesuffix("_v") for name in MEASURES]
         head = [f"{track} track", *(f"order {m}" for m in short), *(f"error {m}" for m in short)]

@@ -32,6 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 from xarray import Dataset
 
+import nsdyn
 from nsdyn.integrators._alpha import alpha
 from nsdyn.problems.point_on_track import SHAPES
 from nsdyn.studies import study
@@ -118,7 +119,7 @@ def compute(folder: str | Path, force: bool = False, file: Path = FILE) -> list[
     made = [archive.update(data, "geometry", shapes, _geometry, force=force)]
     names = study.archived(file, folder, force)
     plan = study_file.read(file)
-    settings = {"step": plan.steps[0], "phase": PHASE, "newton": NEWTON}
+    settings: dict[str, Any] = {"step": plan.steps[0], "phase": PHASE, "newton": NEWTON}
     for name in plan.integrators:
         make = partial(_shown, data, file, name)
         own = [x for x in names if f" {name} " in x]
@@ -227,7 +228,8 @@ def _smooth(data: Path, plan: Plan, name: str, j: int) -> dict[str, tuple]:
         return {}
     scale = 0.5 * TRACK["m"] * TRACK["v0"] ** 2
     drift = [np.max(np.abs(run.energy.values - run.energy.values[:, :1])) / scale for run in runs]
-    sigma = [float(np.asarray(plan.problems[x].constraint[0].sigma)) for x in tracks]
+    parts = [part for x in tracks for part in plan.problems[x].constraint]
+    sigma = [float(part.sigma) for part in parts if isinstance(part, nsdyn.Blended)]
     return {
         "sigma": ("track", sigma),
         "smooth_q": (("track", "row", "coordinate"), np.stack([x.q.values[j, :-1] for x in runs])),

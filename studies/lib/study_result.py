@@ -131,12 +131,17 @@ def collect(plan: Plan, folder: Path, contents: Contents | None = None) -> Study
 
 def by_names(plan: Plan, folder: Path) -> StudyResult:
     """What is archived under the names of a study's cells, whichever code has computed it."""
-    steps = range(len(plan.steps))
-    read = lambda pair, k: (archive.read(folder, study_cells.name_of(plan, pair, k))[0], {})
-    laws = plan.laws
-    runs = [Pair(p, i, l) for p in plan.problems for l in laws for i in ("", *plan.integrators)]
-    found = ((pair, [read(pair, k) for k in (steps if pair.integrator else [0])]) for pair in runs)
-    return _collected(plan, found, {}, {})
+
+    def read(pair: Pair) -> list[Read]:
+        steps = range(len(plan.steps)) if pair.integrator else range(1)
+        names = [study_cells.name_of(plan, pair, k) for k in steps]
+        return [(archive.read(folder, name)[0], {}) for name in names]
+
+    chosen = ("", *plan.integrators)  # the reference first
+    runs = [Pair(p, i, l) for p in plan.problems for l in plan.laws for i in chosen]
+    known = archive.read_index(folder)["names"]
+    there = [pair for pair in runs if study_cells.name_of(plan, pair, 0) in known]
+    return _collected(plan, ((pair, read(pair)) for pair in there), {}, {})
 
 
 def _collected(

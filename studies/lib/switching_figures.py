@@ -327,7 +327,7 @@ def _smooth(runs: dict[str, Dataset], exact: dict) -> Figure:
     _track(axes[0], exact)
     _exact(axes[1], exact, exact["energy"])
     for k, sigma in enumerate(run.sigma.values):
-        line = {
+        line: dict[str, Any] = {
             "color": style.COLOURS[k],
             "linestyle": style.DASHES[k + 1],
             "label": rf"$\sigma = {sigma:g}$ 1/m",
