@@ -4,24 +4,32 @@ May import: numerics.
 """
 
 from nsdyn.laws.base import AbstractLaw, Jump, ModeChange, message, reason
+from nsdyn.laws.impact import AbstractImpactLaw, AbstractShiftedLaw, Impact, Pressed
 from nsdyn.laws.intermediate import GrassmannMidGradient, IntermediateGradient
 from nsdyn.laws.mueller import MuellerTransition
+from nsdyn.laws.newton import Newton, impact_law
 from nsdyn.laws.non_ideal import NonIdeal
 from nsdyn.laws.post_switch import PostSwitchGradient
 from nsdyn.laws.restitution import Restitution
 from nsdyn.laws.zero_velocity import ZeroVelocity
 
 __all__ = [
+    "AbstractImpactLaw",
     "AbstractLaw",
+    "AbstractShiftedLaw",
     "GrassmannMidGradient",
+    "Impact",
     "IntermediateGradient",
     "Jump",
     "ModeChange",
     "MuellerTransition",
+    "Newton",
     "NonIdeal",
     "PostSwitchGradient",
+    "Pressed",
     "Restitution",
     "ZeroVelocity",
+    "impact_law",
     "message",
     "reason",
 ]
