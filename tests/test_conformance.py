@@ -88,8 +88,8 @@ def test_derivatives_of_an_integrator(scheme):
 class Broken(EventDriven):
     """Event-driven RK4 that is told to take no notice of events."""
 
-    def step_smooth(self, model, state, t_next, p):
-        state, _ = super().step_smooth(model, state, t_next, p)
+    def step_smooth(self, model, state, t_next, law, p):
+        state, _ = super().step_smooth(model, state, t_next, law, p)
         return state, jnp.zeros((), bool)
 
 

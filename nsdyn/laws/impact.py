@@ -34,7 +34,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from numpy.typing import ArrayLike
 
-from nsdyn._types import Code, Scalar
+from nsdyn._types import Code
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
 from nsdyn.laws.post_switch import PostSwitchGradient
@@ -131,7 +131,8 @@ class AbstractImpactLaw(AbstractLaw):
         """`Status.ENERGY_GAIN` if the impulses create energy and that is not allowed."""
         if self.allow_energy_gain:
             return Status.OK
-        return jnp.where(gains_energy(impact, P), Status.ENERGY_GAIN, Status.OK)
+        gains = gains_energy(P, impact.free, impact.before, impact.after(P))
+        return jnp.where(gains, Status.ENERGY_GAIN, Status.OK)
 
     def objection(self, k: int) -> str | None:
         """Why the law has no answer for k contacts; None if it has."""
@@ -223,18 +224,16 @@ def work(P: Float[Array, "k d"], one: Array, other: Array) -> Float[Array, "k d"
     return 0.5 * P * (one + other)
 
 
-def gains_energy(impact: Impact, P: Float[Array, "k d"]) -> Bool[Array, ""]:
-    """Whether the impulses create energy, (3)."""
-    after = impact.after(P)
-    total = lambda rates: jnp.sum(work(P, rates, after))
-    least = jnp.minimum(total(impact.free), total(impact.before))
-    return least > ROUND_OFF * _size(impact, P, after)
-
-
-def _size(impact: Impact, P: Float[Array, "k d"], after: Float[Array, "k d"]) -> Scalar:
-    """The size of the terms of (3)."""
-    rates = jnp.abs(impact.free) + jnp.abs(impact.before) + jnp.abs(after)
-    return jnp.sum(jnp.abs(P) * rates)
+def gains_energy(
+    P: Float[Array, "k d"],
+    free: Float[Array, "k d"],
+    before: Float[Array, "k d"],
+    after: Float[Array, "k d"],
+) -> Bool[Array, ""]:
+    """Whether the impulses create energy, (3), with the rates psi_free, psi- and psi+."""
+    least = jnp.minimum(jnp.sum(work(P, free, after)), jnp.sum(work(P, before, after)))
+    sizes = jnp.abs(free) + jnp.abs(before) + jnp.abs(after)
+    return least > ROUND_OFF * jnp.sum(jnp.abs(P) * sizes)
 
 
 def _collision(
