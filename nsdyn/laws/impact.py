@@ -157,8 +157,12 @@ class AbstractImpactLaw(AbstractLaw):
         allowed. Traced code cannot raise: look at `solved` there.
         """
         arguments = _collision(self, M, H, v_before, mu, e, e_T)
-        code, found = _collided(self, *arguments)
-        if not isinstance(code, jax.core.Tracer) and code != Status.OK:
+        if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((self, arguments))):
+            return _collided(self, arguments, True)[1]
+        code, found = _collided(self, arguments, False)
+        if not found.solved:  # all that can be tried takes long to compile
+            code, found = _collided(self, arguments, True)
+        if code != Status.OK:
             raise ProblemError(f"{type(self).__name__}.collide: {MESSAGES[Status(int(code))]}")
         return found
 
@@ -275,15 +279,10 @@ def _per_contact(law: AbstractImpactLaw, name: str, given: ArrayLike, most: floa
 
 @eqx.filter_jit
 def _collided(
-    law: AbstractImpactLaw,
-    M: Float[Array, "n n"],
-    H: Float[Array, "k d n"],
-    v: Float[Array, " n"],
-    mu: Float[Array, " k"],
-    e: Float[Array, " k"],
-    e_T: Float[Array, " k"],
+    law: AbstractImpactLaw, arguments: tuple[Array, ...], careful: bool
 ) -> tuple[Array, Collision]:
     """A status and the impact."""
+    M, H, v, mu, e, e_T = arguments
     k, d, n = H.shape
     rows = H.reshape(k * d, n)
     Y = small.factor(M)(rows.T)
@@ -298,7 +297,7 @@ def _collided(
         kept=rates[:, 0] >= 0,
         P0=jnp.zeros((k, d)),
     )
-    P, solved, mode = law.impulses(impact, careful=True)
+    P, solved, mode = law.impulses(impact, careful)
     code = jnp.where(solved, law.gain_code(impact, P), Status.CONTACT_UNSOLVED)
     found = Collision(
         v_after=v + small.matvec(Y, P.reshape(-1)),

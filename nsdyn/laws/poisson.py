@@ -27,6 +27,9 @@ from jaxtyping import Array, Float
 
 from nsdyn.laws.impact import AbstractImpactLaw, Impact, Pressed
 from nsdyn.numerics import cone
+from nsdyn.numerics.cone_problem import OPEN
+
+LEAVES = 1e-9  # of the rates before: a contact that leaves more slowly does not
 
 
 class Poisson(AbstractImpactLaw):
@@ -56,7 +59,12 @@ class Poisson(AbstractImpactLaw):
         given = jnp.where(on, impact.E[:, 0] * squeezed.P[:, 0], 0.0)
         so_far = squeezed.P.at[:, 0].add(given)
         more = _expanded(impact, impact.after(so_far), given, careful)  # (2)
-        return Pressed(so_far + more.P, squeezed.solved & more.solved, more.mode)
+        P = so_far + more.P
+        rates = impact.after(P)[:, 0]
+        leaves = rates > LEAVES * jnp.max(jnp.abs(impact.free), initial=0.0)
+        plastic = jnp.where(leaves, OPEN, squeezed.mode)
+        mode = jnp.where(more.mode == OPEN, plastic, more.mode)
+        return Pressed(P, squeezed.solved & more.solved, mode)
 
 
 def _expanded(
