@@ -104,6 +104,10 @@ class AbstractImpactLaw(AbstractLaw):
     To write one, implement `impulses`, and say in class variables whether it can gain energy and
     why it does not fit time steps. Most laws solve one problem only: derive them from
     `AbstractShiftedLaw`.
+
+    bilateral: the law for the other constraints.
+    allow_energy_gain: whether a run goes on after an impact that creates energy. Without, it stops
+        with `Status.ENERGY_GAIN`.
     """
 
     can_gain_energy: eqx.AbstractClassVar[bool]
@@ -202,7 +206,11 @@ class Collision(NamedTuple):
 
 class AbstractShiftedLaw(AbstractImpactLaw):
     """An impact law that solves one problem, (2). To write one, implement `shift`. Such laws fit
-    time steps too."""
+    time steps too.
+
+    bilateral: the law for the other constraints.
+    allow_energy_gain: whether a run goes on after an impact that creates energy.
+    """
 
     @abstractmethod
     def shift(
