@@ -308,6 +308,7 @@ class AbstractTimeStepping(AbstractIntegrator):
             _, log, _, search, _ = carry
             begun = started_from(state, search.P)
             step, end = self._step_in_mode(model, begun, t_next, law, p)
+            end = _without_gain(end, step, state.point)
             search = search.after(step)
             hit = step.has_impact & ~search.again & ~log.is_full
             log = _with_impact(log, model, state.point, step, end, hit, p)
@@ -371,6 +372,7 @@ class AbstractTimeStepping(AbstractIntegrator):
             choose = lambda a, b: jnp.where(new_mode.active, a, b)
             landed, memory = jax.tree.map(choose, (landed, fresh), (end, memory))
         arrived = _arrived(model, state, step._replace(point=landed, memory=memory), t_next, p)
+        arrived = _without_gain(arrived, step, start)
         record = record_of(before, landed, Lam, answer)
         code = status_of(model, landed, answer, here, p)
         if not self.jumps:
@@ -470,9 +472,16 @@ def _arrived(model: Model, state: State, step: Step, t_next: Number, p: Params) 
     started = state.point
     if step.contact is not None:
         state = state.with_failure(~step.contact.solved, Status.CONTACT_UNSOLVED, started)
-        state = state.with_failure(step.contact.gained, Status.ENERGY_GAIN, started)
     end = state.arrived(model, step.point.replace(t=t_next), step.memory, p)
     return end.with_effort(step.memory.effort, started)
+
+
+def _without_gain(end: State, step: Step, start: Point) -> State:
+    """The state, or a failure if contacts created energy. Steps with impacts are made carefully, so
+    only such steps need to look."""
+    if step.contact is None:
+        return end
+    return end.with_failure(step.contact.gained, Status.ENERGY_GAIN, start)
 
 
 def _with_impact(

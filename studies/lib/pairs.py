@@ -222,7 +222,8 @@ def _objections(law: AbstractLaw) -> list[int]:
 
 def impacts() -> Table:
     """Impact laws: whether time-stepping schemes take them, and whether they can create energy."""
-    rows, notes = [], []
+    rows: list[tuple[str, ...]] = []
+    notes: list[str] = []
     for cls in _exported(laws, laws.AbstractImpactLaw):
         reason = cls.unfit_for_time_steps  # type: ignore[attr-defined]
         takes = "yes" if reason is None else f"no ({len(notes) + 1})"
