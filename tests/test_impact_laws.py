@@ -276,7 +276,7 @@ def test_impacts_of_a_box_and_their_ledger(scheme):
     assert 3 < len(events) < 20
     assert events.t[0] == pytest.approx(0.187, abs=2e-3)  # the corner reaches the floor
     assert np.all(events.t == np.unique(events.t))
-    entries = nsdyn.ledger(BOX, events)
+    entries = nsdyn.ledger(BOX, events, step=found.step)
     assert np.max(np.abs(entries.missing)) < 1e-14
     assert np.all(entries.normal >= 0) and np.any(entries.normal > 0, axis=1).all()
     assert np.all(np.abs(entries.friction[:, :, 0]) <= 0.3 * entries.normal + 1e-9)
@@ -301,3 +301,75 @@ def test_newton_is_what_contacts_obey_by_themselves():
         by_itself = nsdyn.simulate(BOX, scheme, step=1e-3)
         found = nsdyn.simulate(BOX, scheme, step=1e-3, law=Newton())
         assert np.array_equal(found.q, by_itself.q) and np.array_equal(found.v, by_itself.v)
+
+
+def falling_mass(q, p):
+    return jnp.eye(1)
+
+
+def fall(q, v, t, p):
+    return jnp.array([-10.0])
+
+
+def height(q, t, p):
+    return q
+
+
+def falling(e):
+    return nsdyn.Problem(
+        "ball",
+        nsdyn.System(mass=falling_mass, force=fall),
+        nsdyn.Contacts(height, e=e),
+        q0=[1.0],
+        v0=[0.0],
+        t_end=1.0,
+    )
+
+
+@pytest.mark.slow
+def test_derivatives_of_the_record_of_an_impact():
+    """A ball falls with v0 = -0.1 and hits the floor in the step from 0.4 to 0.5: it comes with
+    v0 - 4, the free velocity at the end of the step is v0 - 5, and it leaves with (4 - v0)/2."""
+    problem = falling(0.5)
+    scheme = MoreauJean(projection=False)
+
+    def last(v0):
+        found = nsdyn.rollout(problem, scheme, step=0.1, t_end=0.6, v0=v0, max_events=4)
+        events = found.events
+        return jnp.stack([events.v_before[0, 0], events.v_after[0, 0], events.Lam[0, 0]])
+
+    v0 = jnp.array([-0.1])
+    with jax.default_matmul_precision("highest"):
+        np.testing.assert_allclose(last(v0), [-5.1, 2.05, -7.15], rtol=1e-12)
+        np.testing.assert_allclose(jax.jacfwd(last)(v0)[:, 0], [1.0, -0.5, 1.5], rtol=1e-12)
+        np.testing.assert_allclose(jax.jacrev(last)(v0)[:, 0], [1.0, -0.5, 1.5], rtol=1e-12)
+
+
+def test_a_full_table_of_impacts_is_told_and_does_not_stop_a_run():
+    problem = falling(0.9)
+    scheme = MoreauJean(projection=False)
+    whole = nsdyn.simulate(problem, scheme, step=1e-2, t_end=3.0)
+    times = np.sqrt(0.2) * np.array([1.0, 2.8, 4.42, 5.878])  # 1, 1 + 2 e, 1 + 2 e + 2 e^2, ...
+    np.testing.assert_allclose(whole.events.t, times, atol=0.06)
+    with pytest.warns(nsdyn.FullTableWarning, match=r"max_events = 2.*Raise max_events"):
+        part = nsdyn.simulate(problem, scheme, step=1e-2, t_end=3.0, max_events=2)
+    assert part.ok and len(part.events) == 2
+    np.testing.assert_array_equal(part.q, whole.q)
+    np.testing.assert_array_equal(part.events.t, whole.events.t[:2])
+
+
+@pytest.mark.slow
+def test_a_sweep_has_the_impacts_of_single_runs():
+    problem = falling(0.9)
+    scheme = MoreauJean(projection=False)
+    heights = np.array([[1.0], [0.5], [30.0]])
+    batch = nsdyn.sweep(problem, scheme, step=1e-2, t_end=1.5, q0=heights)
+    assert batch.events.count.tolist() == [2, 3, 0]
+    single = nsdyn.simulate(problem, scheme, step=1e-2, t_end=1.5, q0=heights[1]).events
+    one = batch.events[1].trimmed()
+    np.testing.assert_allclose(one.t, single.t)
+    np.testing.assert_allclose(one.v_after, single.v_after, rtol=1e-12)
+    taken = nsdyn.ledger(problem, one, step=1e-2)
+    speed, weight = one.v_after / 0.9, 0.1  # of the approach; the impulse of the weight in a step
+    np.testing.assert_allclose(taken.normal_loss, 0.05 * speed * (1.9 * speed + weight), rtol=1e-9)
+    assert np.max(np.abs(taken.missing)) < 1e-13

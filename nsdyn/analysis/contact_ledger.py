@@ -10,9 +10,14 @@ surface, with the rates psi of its rows before and after the event; it splits in
 A surface that moves by itself, psi = H v + psi_t, brings -P . psi_t, and the rows G of other
 constraints, with impulses Lam along -G, bring -Lam . G (v- + v+)/2. In sum
 
-    T+ - T- = gain - normal loss - friction loss + moving surfaces + other constraints         (3)
+    T+ - T- = gain - normal loss - friction loss + moving + forces + others                    (3)
 
-In a time step v- is the free velocity, which contains what the forces do in the step.
+In a time step of size h the velocity v- of a record is the free one, which contains what the forces
+f do in the step. With the step known it is taken out of (1), where psi- is then that of
+
+    v- - h M^-1 f,    which leaves    forces = h/2 P . H M^-1 f                                (4)
+
+Without, or in event-driven runs, h = 0.
 """
 
 import dataclasses
@@ -24,7 +29,7 @@ import numpy as np
 from jaxtyping import Array
 
 from nsdyn._jitted import compiled_quickly
-from nsdyn._types import Params
+from nsdyn._types import Params, Scalar
 from nsdyn.errors import ProblemError
 from nsdyn.mechanics import contact_rows as contacts
 from nsdyn.mechanics.model import Model
@@ -42,7 +47,8 @@ class Ledger:
     normal, friction: the impulses P_N, shape (k,), and P_T, shape (k, d - 1), of the contacts on
         the mechanism; P_N >= 0 presses.
     normal_loss, friction_loss, gain: the energies of (2), shape (k,).
-    moving, others: what moving surfaces and other constraints brought.
+    moving, forces, others: what moving surfaces, the forces of a time step and other constraints
+        brought.
     change: the change of kinetic energy.
     names: the names of the contacts.
     """
@@ -53,6 +59,7 @@ class Ledger:
     friction_loss: np.ndarray
     gain: np.ndarray
     moving: np.ndarray
+    forces: np.ndarray
     others: np.ndarray
     change: np.ndarray
     names: tuple[str, ...]
@@ -61,7 +68,7 @@ class Ledger:
     def missing(self) -> np.ndarray:
         """What (3) leaves unexplained: round-off."""
         lost = np.sum(self.gain - self.normal_loss - self.friction_loss, axis=-1)
-        return self.change - lost - self.moving - self.others
+        return self.change - lost - self.moving - self.forces - self.others
 
     def __str__(self) -> str:
         from nsdyn.analysis.transition_text import table  # needs scipy, slow to import
@@ -72,8 +79,13 @@ class Ledger:
             (name, *(f"{x:.6g}" for x in numbers))
             for name, *numbers in zip(self.names, *self._columns(), strict=True)
         ]
-        rest = (("moving surfaces", self.moving), ("other constraints", self.others))
-        lines = [f"{name}: {x:.6g}" for name, x in (*rest, ("change of energy", self.change))]
+        rest = {
+            "moving surfaces": self.moving,
+            "forces of the step": self.forces,
+            "other constraints": self.others,
+            "change of energy": self.change,
+        }
+        lines = [f"{name}: {x:.6g}" for name, x in rest.items()]
         head = ("contact", "P_N", "|P_T|", "normal loss", "friction loss", "gain")
         return "\n".join([table(head, rows), *lines])
 
@@ -88,11 +100,15 @@ class Ledger:
         return f"Ledger({many}{len(self.names)} contacts: {lost}, gain {total(self.gain)})"
 
 
-def ledger(problem: Problem, events: Event | Events, params: Params = None) -> Ledger:
+def ledger(
+    problem: Problem, events: Event | Events, params: Params = None, step: float = 0.0
+) -> Ledger:
     """The ledger of an event, `solution.events[i]`, or of all events of a run, `solution.events`:
     the impulses of each contact, and the energy that they took and brought.
 
-    Give `params` if the run used other parameters than the problem.
+    Give `params` if the run used other parameters than the problem. Give `step` for the events of a
+    time-stepping scheme, to take out what the forces do in the step of an impact, as far as they
+    act directly and not through joints.
     """
     _require_records(events)
     p = problem.params if params is None else as_arrays(params)
@@ -105,7 +121,8 @@ def ledger(problem: Problem, events: Event | Events, params: Params = None) -> L
         )
     one = isinstance(events, Event)
     records = events if isinstance(events, Event) else events.trimmed().records
-    found = (_one if one else _many)(model, jax.tree.map(jnp.asarray, records), p)
+    h = jnp.asarray(step, float)
+    found = (_one if one else _many)(model, jax.tree.map(jnp.asarray, records), h, p)
     return Ledger(**jax.tree.map(np.asarray, found), names=_names(model))
 
 
@@ -124,14 +141,16 @@ def _names(model: Model) -> tuple[str, ...]:
     return tuple(f"{part.title}[{i}]" for part, k in each for i in range(k))
 
 
-def _entries(model: Model, event: Event, p: Params) -> dict[str, Any]:
+def _entries(model: Model, event: Event, h: Scalar, p: Params) -> dict[str, Any]:
     point = model.point_at(event.t, event.q, event.v_before, event.mode_after, p)
     at_rest = model.psi(point.replace(v=jnp.zeros_like(point.v)), p)
     P = -contacts.padded(model, event.Lam)
     mean = small.matvec(event.direction, 0.5 * (event.v_before + event.v_after))
     drift = contacts.padded(model, at_rest)
     drift = jnp.where(jnp.any(P != 0, axis=1)[:, None], drift, 0.0)
-    work = P * (contacts.padded(model, mean) + drift)  # (1)
+    push = model.system.solver(point.q, p)(model.force(point, p))
+    forces = 0.5 * h * P * contacts.padded(model, small.matvec(event.direction, push))  # (4)
+    work = P * (contacts.padded(model, mean) + drift) - forces  # (1)
     normal = work[:, 0]
     tangential = jnp.sum(work[:, 1:], axis=1)
     part = lambda x: jnp.maximum(x, 0.0)
@@ -143,16 +162,17 @@ def _entries(model: Model, event: Event, p: Params) -> dict[str, Any]:
         "friction_loss": part(-tangential),
         "gain": part(normal) + part(tangential),  # (2)
         "moving": jnp.sum(-P * drift),
+        "forces": jnp.sum(forces),
         "others": jnp.sum(others),
         "change": event.kinetic_after - event.kinetic_before,
     }
 
 
 @compiled_quickly
-def _one(model: Model, event: Event, p: Params) -> dict[str, Array]:
-    return _entries(model, event, p)
+def _one(model: Model, event: Event, h: Scalar, p: Params) -> dict[str, Array]:
+    return _entries(model, event, h, p)
 
 
 @compiled_quickly
-def _many(model: Model, events: Event, p: Params) -> dict[str, Array]:
-    return jax.vmap(lambda event: _entries(model, event, p))(events)
+def _many(model: Model, events: Event, h: Scalar, p: Params) -> dict[str, Array]:
+    return jax.vmap(lambda event: _entries(model, event, h, p))(events)
