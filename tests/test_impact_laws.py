@@ -13,6 +13,8 @@ import nsdyn
 from nsdyn import laws, testing
 from nsdyn.integrators import NSGA, MoreauJean
 from nsdyn.laws import Fremond, GeneralizedNewton, Impact, Newton, Poisson, Sequential
+from nsdyn.studies import impact_laws
+from nsdyn.studies.lib import archive
 
 ROUND_OFF = 1e-13
 TOGETHER = [Newton(), Poisson(), Fremond()]
@@ -373,3 +375,18 @@ def test_a_sweep_has_the_impacts_of_single_runs():
     speed, weight = one.v_after / 0.9, 0.1  # of the approach; the impulse of the weight in a step
     np.testing.assert_allclose(taken.normal_loss, 0.05 * speed * (1.9 * speed + weight), rtol=1e-9)
     assert np.max(np.abs(taken.missing)) < 1e-13
+
+
+@pytest.mark.slow
+def test_the_study_of_impact_laws(tmp_path):
+    impact_laws.compute(tmp_path, 5)
+    data, _ = archive.read(tmp_path / "data", "impacts")
+    newton, fremond, poisson, one_by_one = range(4)
+    close(data.slender, np.full(4, 31 / 34))
+    close(data.last[newton], np.full(5, 1.3 / 3))
+    close(data.last[poisson], (1.3 + np.maximum(data.e - 0.3, 0.0)) / 3)
+    close(data.last[one_by_one, 1:], 1.3 * (1 + data.e[1:]) / 4)
+    assert float(data.chosen[newton].sum()) == pytest.approx(0.18393807473, abs=2e-12)
+    close(data.chosen[fremond], [0.0, 0.0])
+    files = {file.name for file in impact_laws.draw(tmp_path)}
+    assert files == {"figure_1.pdf", "figure_1.png", "captions.txt", "table.txt"}
