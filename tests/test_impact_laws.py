@@ -390,3 +390,48 @@ def test_the_study_of_impact_laws(tmp_path):
     close(data.chosen[fremond], [0.0, 0.0])
     files = {file.name for file in impact_laws.draw(tmp_path)}
     assert files == {"figure_1.pdf", "figure_1.png", "captions.txt", "table.txt"}
+
+
+def two_masses(q, p):
+    return jnp.eye(2)
+
+
+def first_falls(q, v, t, p):
+    return jnp.array([-10.0, 0.0])
+
+
+def first_height(q, t, p):
+    return q[:1]
+
+
+def lock_time(p):
+    return p["lock"]
+
+
+def test_impacts_beside_other_events():
+    """A ball falls while a cart beside it is locked: before the impact, or in the same step, which
+    then has one record of both."""
+    problem = nsdyn.Problem(
+        "ball and cart",
+        nsdyn.System(mass=two_masses, force=first_falls),
+        (
+            nsdyn.Scheduled(times=lock_time, stages=(None, nsdyn.lock(1))),
+            nsdyn.Contacts(first_height, e=0.5),
+        ),
+        q0=[1.0, 0.0],
+        v0=[0.0, 3.0],
+        t_end=0.6,
+        params={"lock": np.array([0.25])},
+    )
+    run = lambda **x: nsdyn.simulate(problem, MoreauJean(projection=False), step=0.1, **x).events
+    apart = run()
+    close(apart.t, [0.3, 0.5])
+    close(apart.v_after, [[-3.0, 0.0], [2.0, 0.0]])
+    close(apart.Lam, [[3.0, 0.0], [0.0, -7.0]])
+    together = run(params={"lock": np.array([0.45])})
+    close(together.t, [0.5])
+    close(together.v_before, [[-5.0, 3.0]])
+    close(together.Lam, [[3.0, -7.0]])
+    taken = nsdyn.ledger(problem, together)
+    close(taken.others, [-4.5])
+    close(taken.normal_loss, [[7.0 * 1.5]])
