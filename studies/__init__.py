@@ -13,6 +13,7 @@ STUDIES = (
     "braiding",
     "convergence",
     "energy_theorem",
+    "impact_laws",
     "joint_locking",
     "palm",
     "pantograph",
