@@ -34,12 +34,16 @@ from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn._jitted import traced_once
 from nsdyn._types import Flag, GuardMask, Guards, Number, Params
+from nsdyn.constraints.base import AbstractConstraint
+from nsdyn.constraints.contact_modes import ContactModes
+from nsdyn.constraints.contacts import Contacts
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.projection import project
 from nsdyn.status import Status
 from nsdyn.stepping import guard_rates
+from nsdyn.stepping.contact_change import change_contacts, settled
 from nsdyn.stepping.detect import SLACK, Surface, between, scan_guards
 from nsdyn.stepping.integrator import (
     AbstractErrorControlled,
@@ -132,10 +136,21 @@ class EventDriven(AbstractIntegrator):
         return isinstance(self.method, AbstractErrorControlled)
 
     @property
+    def resolves_contacts(self) -> bool:
+        return self.method.resolves_contacts
+
+    def constraints_of(
+        self, parts: tuple[AbstractConstraint, ...]
+    ) -> tuple[AbstractConstraint, ...]:
+        return tuple(ContactModes(x) if isinstance(x, Contacts) else x for x in parts)
+
+    @property
     def max_events_in_step(self) -> int:
         return self.max_switches
 
     def start(self, model: Model, point: Point, p: Params) -> State:
+        if model.has_contacts:
+            point = settled(model, point, p)
         point, memory = self.method.init(model, point, p)
         state = State.begin(model, point, memory, p, own=Surface.none(model.k))
         state = self._on_surface(model, state, model.step, p, jnp.zeros(model.k, bool))
@@ -442,7 +457,8 @@ class EventDriven(AbstractIntegrator):
     ) -> tuple:
         """Change the mode at the point `before` and restart the method: the state after, the
         record, a status."""
-        after, record, status = change_mode(model, before, fired, law, p)  # (3)
+        change = change_contacts if model.has_contacts else change_mode
+        after, record, status = change(model, before, fired, law, p)  # (3)
         point, memory = self.method.init(model, after, p)
         if self.controls_error:
             known: Any = state.memory

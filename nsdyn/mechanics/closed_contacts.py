@@ -1,0 +1,117 @@
+"""The motion with closed contacts, in the modes of `nsdyn.constraints.contact_modes`.
+
+With the rows of other constraints eliminated (`nsdyn.mechanics.contact_rows`), the forces r on the
+mechanism and the acceleration a_b that it would have without them,
+
+    a = a_b + B r,    psi' = H a + gamma = W r + c                                             (1)
+
+    open:   r = 0
+    stick:  psi_N' = 0,  psi_T' = 0
+    slip:   psi_N' = 0,  r_T + mu r_N t = 0,   t = psi_T/|psi_T|                               (2)
+
+which are k d linear equations for r. They are not symmetric where contacts slip, and singular where
+contacts are redundant, as for a table with four legs; then one of many r is taken, and a is right
+all the same. Behind the instant at which psi_T vanishes (an event, whose search may look beyond it)
+t stays as it was: it is turned back to the side of the direction t_0 that the contact holds.
+
+Drift is removed in the mass metric, by the smallest motions along the rows that hold: positions by
+gap = 0, velocities by psi_N = 0 and, where contacts stick, psi_T = 0. Both are (2) with mu = 0.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from nsdyn._types import Params, Rows, Velocity
+from nsdyn.mechanics import contact_rows as contacts
+from nsdyn.mechanics.contact_rows import ContactRows
+from nsdyn.mechanics.model import Model, Point
+from nsdyn.mechanics.saddle_point import SaddlePoint
+from nsdyn.numerics import small
+from nsdyn.numerics.cone import regular_solution
+from nsdyn.numerics.cone_problem import OPEN, STICK
+
+VANISHES = 1e-12  # a slip, relative to its terms: it has no direction
+
+Forces = Float[Array, "k d"]
+Directions = Float[Array, "k t"]
+Modes = Int[Array, " k"]
+
+
+def reactions(
+    W: Float[Array, "kd kd"], c: Forces, mode: Modes, mu: Float[Array, " k"], t: Directions
+) -> Forces:
+    """r of (2)."""
+    k, d = c.shape
+    diagonal = jnp.diagonal(W).reshape(k, d)
+    some = diagonal[:, 0] > 0
+    size = 1.0 / jnp.sqrt(jnp.where(some, diagonal[:, 0], 1.0))
+    scale = jnp.repeat(size, d)
+    A = (scale[:, None] * W * scale[None, :]).reshape(k, d, k * d)
+    unit = jnp.eye(k * d).reshape(k, d, k * d)
+    closed = (mode != OPEN) & some
+    holds = jnp.where(jnp.arange(d) == 0, True, (mode == STICK)[:, None]) & (diagonal > 0)
+    holds = holds & closed[:, None]
+    drag = mu[:, None, None] * t[:, :, None] * unit[:, :1]
+    drag = jnp.concatenate([jnp.zeros((k, 1, k * d)), drag], axis=1)
+    slips = closed[:, None, None] & (mode != STICK)[:, None, None]
+    J = jnp.where(holds[:, :, None], A, unit + jnp.where(slips, drag, 0.0))
+    right = jnp.where(holds, -size[:, None] * c, 0.0)
+    x = regular_solution(J.reshape(k * d, k * d), right.reshape(-1))
+    return size[:, None] * x.reshape(k, d)
+
+
+def directions(model: Model, point: Point, psi: Forces) -> Directions:
+    """t, on the side of the directions that the contacts hold."""
+    held = contacts.held_directions(model, point)
+    slip = psi[:, 1:]
+    if slip.shape[1] < 2:
+        none = jnp.sum(held * held, axis=1, keepdims=True) == 0
+        return jnp.where(none, jnp.sign(slip), held)
+    square = jnp.sum(slip * slip, axis=1, keepdims=True)
+    moves = square > 0
+    back = jnp.sum(slip * held, axis=1, keepdims=True) < 0
+    length = jnp.sqrt(jnp.where(moves, square, 1.0))
+    return jnp.where(moves, jnp.where(back, -1.0, 1.0) * slip / length, held)
+
+
+class ClosedContacts:
+    """The contacts of a model at a point, in their modes."""
+
+    def __init__(self, model: Model, point: Point, p: Params) -> None:
+        self.here = SaddlePoint(model, point, p)
+        self.rows = ContactRows(self.here)
+        self.mode = contacts.modes(model, point)
+        self.mu = contacts.coefficients(model, p).mu
+
+    def motion(self) -> tuple[Velocity, Rows, Forces]:
+        """The acceleration, the multipliers of all rows, and r."""
+        here = self.here
+        v = here.point.v
+        gamma = here.gamma(v)
+        a, lam = here.solve(here.f(v), -gamma)
+        c = self.rows.rates(a) + contacts.padded(here.model, gamma)  # (1)
+        psi = contacts.padded(here.model, here.psi(v))
+        t = directions(here.model, here.point, psi)
+        r = reactions(self.rows.W, c, self.mode, self.mu, t)  # (2)
+        a, lam, _ = self.rows.landed(a, lam, here.G, r)
+        return a, lam, r
+
+    def position_step(self, dx: Velocity, gaps: Float[Array, " k"]) -> Velocity:
+        """The motion dx, with what brings the gaps of closed contacts to zero."""
+        d = self.rows.shape[1]
+        left = gaps + self.rows.normal_rates(dx)
+        none = jnp.zeros((len(gaps), 0))
+        W = self.rows.W[::d, ::d]
+        kap = reactions(W, left[:, None], self.mode, jnp.zeros_like(self.mu), none)
+        return dx + small.matvec(self.rows.B[:, ::d], kap[:, 0])
+
+    def velocity_step(self) -> tuple[Velocity, Rows]:
+        """The nearest velocity that all constraints permit, and the impulse that leads to it."""
+        here = self.here
+        v = here.point.v
+        step, Lam = here.smallest_motion(-here.psi(v))
+        psi = contacts.padded(here.model, here.psi(v + step))
+        none = jnp.zeros_like(psi[:, 1:])
+        P = reactions(self.rows.W, psi, self.mode, jnp.zeros_like(self.mu), none)
+        v, Lam, _ = self.rows.landed(v + step, Lam, here.G, P)
+        return v, Lam
