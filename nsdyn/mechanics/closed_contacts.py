@@ -49,7 +49,7 @@ def reactions(
     A = (scale[:, None] * W * scale[None, :]).reshape(k, d, k * d)
     unit = jnp.eye(k * d).reshape(k, d, k * d)
     closed = (mode != OPEN) & some
-    holds = jnp.where(jnp.arange(d) == 0, True, (mode == STICK)[:, None]) & (diagonal > 0)
+    holds = ((jnp.arange(d) == 0)[None, :] | (mode == STICK)[:, None]) & (diagonal > 0)
     holds = holds & closed[:, None]
     drag = mu[:, None, None] * t[:, :, None] * unit[:, :1]
     drag = jnp.concatenate([jnp.zeros((k, 1, k * d)), drag], axis=1)

@@ -9,8 +9,9 @@ of each contact the normal one N and those along the surface T.
 
        e |psi_N| <= rest h |c_N|,  c = psi' without forces of contacts, rest of `Tolerances`   (1)
 
-3. Contacts that do not leave, psi_N <= rest speed, may stay closed. Their next modes follow from
-   the same laws of contact for forces r and accelerations psi' = W r + c:
+   Contacts that leave no faster than that do not leave: their rate is removed in the mass metric.
+3. Contacts that do not leave may stay closed. Their next modes follow from the same laws of contact
+   for forces r and accelerations psi' = W r + c:
 
        0 <= psi_N',  r_N >= 0,  psi_N' r_N = 0                                                 (2)
        psi_T = 0:   r_T in the ball of radius mu r_N, opposite to psi_T' on its surface        (3)
@@ -31,12 +32,11 @@ metric.
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from nsdyn._types import GuardMask, Jacobian, Number, Params, Rows, Velocity
+from nsdyn._types import GuardMask, Params, Velocity
 from nsdyn.laws.base import AbstractLaw, Jump
 from nsdyn.laws.impact import AbstractImpactLaw, Impact
 from nsdyn.laws.newton import impact_law
@@ -112,9 +112,11 @@ class Meeting:
         return self.rows.rates(a) + contacts.padded(self.model, gamma)
 
     def round_off(self, v: Velocity) -> Numbers:
-        """The rates that are round-off."""
+        """The rates that are round-off of this motion, or of that at the start."""
         speed = jnp.sqrt(2 * self.model.system.kinetic(self.here.point.q, v, self.here.p))
-        return jax.lax.stop_gradient(ROUND_OFF * self.sizes * speed)
+        at_start = small.matvec(jnp.abs(self.rows.H), self.model.scale.v)
+        size = self.sizes * speed + at_start.reshape(self.sizes.shape)
+        return jax.lax.stop_gradient(ROUND_OFF * size)
 
     def rest_speeds(self, v: Velocity, c: Numbers) -> Numbers:
         """The rates that the forces take away in a part of the step, and round-off."""
@@ -134,7 +136,7 @@ class Meeting:
         begins = memory.left_T & (memory.mode == STICK)
         still = (still | ends) & ~begins & (mu > 0)
         t = jnp.where(begins[:, None], -_unit(memory.r[:, 1:]), _unit(slip))
-        may_stay = self.touching & (psi[:, 0] <= rest[:, 0])
+        may_stay = self.touching & (psi[:, 0] <= self.round_off(v)[:, 0])
         on = may_stay & ~memory.left_N
         W, c, mu = self._given(c, still, t)
         r0 = jnp.where(on[:, None], memory.r, 0.0)
@@ -150,6 +152,20 @@ class Meeting:
         t = jnp.where((mode == SLIP)[:, None], t, 0.0)
         return Next(mode, jax.lax.stop_gradient(t), found.solved & ~jnp.any(falls))
 
+    def settle(self, jump: Jump, hit: Bool[Array, ""]) -> Jump:
+        """Contacts that leave an impact with no more than their rest speed do not leave."""
+        v = jump.v_after
+        psi = self.rates(v)
+        small_rates = self.round_off(v)
+        slow = self.touching & (psi[:, 0] <= self.rest_speeds(v, self.pull(v))[:, 0])
+        still = _length(psi[:, 1:]) <= _length(small_rates[:, 1:])
+        mode = jnp.where(slow, jnp.where(still, STICK, SLIP), OPEN)
+        zero = jnp.zeros_like(psi)
+        P = reactions(self.rows.W, psi, mode, zero[:, 0], zero[:, 1:])
+        leaves = jnp.any(slow & (psi[:, 0] > small_rates[:, 0]))
+        P = jnp.where(hit & leaves, P, 0.0)
+        return Jump(*self.rows.landed(*jump, P))
+
     def _given(
         self, c: Numbers, still: ContactMask, t: Float[Array, "k t"]
     ) -> tuple[Float[Array, "kd kd"], Numbers, PerContact]:
@@ -160,7 +176,7 @@ class Meeting:
         along = W[:, :, 0] - jnp.einsum("mkt,kt->mk", W[:, :, 1:], self.laws.mu[:, None] * t)
         normal = jnp.where(given[None, :], along, W[:, :, 0])
         full = jnp.concatenate([normal[:, :, None], W[:, :, 1:]], axis=2).reshape(k * d, k * d)
-        keep = jnp.where(jnp.arange(d) == 0, True, still[:, None])
+        keep = (jnp.arange(d) == 0)[None, :] | still[:, None]
         rows = keep.reshape(-1)
         full = jnp.where(rows[:, None] & rows[None, :], full, 0.0)
         return full, jnp.where(keep, c, 0.0), jnp.where(given, 0.0, self.laws.mu)
@@ -304,7 +320,5 @@ def _impact(
     pressed = law.impulses(impact)
     P = jnp.where(hit, pressed.P, 0.0)
     gain = law.gain_code(impact, P)
-    code = first_of(
-        (hit & ~pressed.solved, jnp.asarray(int(Status.CONTACT_UNSOLVED))), (hit, gain)
-    )
-    return Jump(*meeting.rows.landed(*jump, P)), hit, code
+    code = first_of((hit & ~pressed.solved, jnp.asarray(int(Status.CONTACT_UNSOLVED))), (hit, gain))
+    return meeting.settle(Jump(*meeting.rows.landed(*jump, P)), hit), hit, code
