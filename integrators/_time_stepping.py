@@ -359,7 +359,7 @@ class AbstractTimeStepping(AbstractIntegrator):
             choose = lambda a, b: jnp.where(new_mode.active, a, b)
             landed, memory = jax.tree.map(choose, (landed, fresh), (end, memory))
         arrived = _arrived(model, state, step._replace(point=landed, memory=memory), t_next, p)
-        record = record_of(before, landed, Lam, answer)
+        record = record_of(before, landed, Lam, answer.jump.direction, answer.kinetic)
         code = status_of(model, landed, answer, here, p)
         if not self.jumps:
             code = jnp.where(code == Status.LAW_VIOLATES, Status.OK, code)

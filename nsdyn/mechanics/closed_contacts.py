@@ -18,6 +18,8 @@ Drift is removed in the mass metric, by the smallest motions along the rows that
 gap = 0, velocities by psi_N = 0 and, where contacts stick, psi_T = 0. Both are (2) with mu = 0.
 """
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -29,8 +31,6 @@ from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics import small
 from nsdyn.numerics.cone import regular_solution
 from nsdyn.numerics.cone_problem import OPEN, STICK
-
-VANISHES = 1e-12  # a slip, relative to its terms: it has no direction
 
 Forces = Float[Array, "k d"]
 Directions = Float[Array, "k t"]
@@ -74,6 +74,15 @@ def directions(model: Model, point: Point, psi: Forces) -> Directions:
     return jnp.where(moves, jnp.where(back, -1.0, 1.0) * slip / length, held)
 
 
+class Motion(NamedTuple):
+    """The acceleration, the multipliers of all rows, the forces r, and c of (1)."""
+
+    a: Velocity
+    lam: Rows
+    r: Forces
+    c: Forces
+
+
 class ClosedContacts:
     """The contacts of a model at a point, in their modes."""
 
@@ -83,8 +92,8 @@ class ClosedContacts:
         self.mode = contacts.modes(model, point)
         self.mu = contacts.coefficients(model, p).mu
 
-    def motion(self) -> tuple[Velocity, Rows, Forces]:
-        """The acceleration, the multipliers of all rows, and r."""
+    def motion(self) -> Motion:
+        """How the mechanism moves."""
         here = self.here
         v = here.point.v
         gamma = here.gamma(v)
@@ -94,7 +103,7 @@ class ClosedContacts:
         t = directions(here.model, here.point, psi)
         r = reactions(self.rows.W, c, self.mode, self.mu, t)  # (2)
         a, lam, _ = self.rows.landed(a, lam, here.G, r)
-        return a, lam, r
+        return Motion(a, lam, r, c)
 
     def position_step(self, dx: Velocity, gaps: Float[Array, " k"]) -> Velocity:
         """The motion dx, with what brings the gaps of closed contacts to zero."""

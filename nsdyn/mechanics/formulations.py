@@ -70,8 +70,8 @@ def lagrange(
 ) -> Slope:
     """v' and lam of (1). `dependent` is passed on."""
     if have_modes(model):
-        a, lam, _ = ClosedContacts(model, point, p).motion()
-        return Slope(v=point.v, a=a, lam=lam, dependent=dependent)
+        motion = ClosedContacts(model, point, p).motion()
+        return Slope(v=point.v, a=motion.a, lam=motion.lam, dependent=dependent)
     solve, f, G, gamma, live = _terms(model, point, p)
     a, lam = kkt.masked_kkt(solve, G, live, f, -gamma)  # (1)
     return Slope(v=point.v, a=a, lam=lam, dependent=dependent)

@@ -4,7 +4,7 @@ Contacts take part that were closed, and those whose gap is zero. psi are the ra
 of each contact the normal one N and those along the surface T.
 
 1. Other constraints that changed their mode make the velocity jump, by the law for them.
-2. If a contact approaches then, or (1) happened, an impact: the impulses P come from the impact law
+2. If a contact approaches then, or 1. happened, an impact: the impulses P come from the impact law
    (`nsdyn.laws.impact`). e counts as 0 where the contact would leave with less than its rest speed,
 
        e |psi_N| <= rest h |c_N|,  c = psi' without forces of contacts, rest of `Tolerances`   (1)
@@ -26,12 +26,14 @@ of each contact the normal one N and those along the surface T.
    the impact law for the velocity as it is, with e = 0, which stops the slip. If it does nothing
    the run ends with `Status.PAINLEVE`.
 
-What is left of psi_N in closed contacts, and of psi_T in those that stick, is removed in the mass
-metric.
+Impulses and next modes are found in a few rounds: the first one as a rule suffices; another one
+searches from another start if the impulses were not found, or serves 5. What round-off leaves of
+psi_N in closed contacts, and of psi_T in those that stick, is removed in the mass metric.
 """
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -44,151 +46,178 @@ from nsdyn.mechanics import contact_rows as contacts
 from nsdyn.mechanics.closed_contacts import ClosedContacts, reactions
 from nsdyn.mechanics.contact_rows import ContactRows
 from nsdyn.mechanics.model import Model, Point
-from nsdyn.mechanics.projection import project_velocity
 from nsdyn.mechanics.saddle_point import ROUND_OFF, SaddlePoint
 from nsdyn.numerics import cone, small
 from nsdyn.numerics.cone_problem import OPEN, SLIP, STICK
 from nsdyn.status import Status
 from nsdyn.stepping.integrator import first_of
 from nsdyn.stepping.log import Event
-from nsdyn.stepping.mode_change import ask_law, record_of, status_of
+from nsdyn.stepping.mode_change import ask_law, kinetic_energy, record_of, verdict
 
-ROUNDS = 2  # of impulse and next modes: the second one for (5)
-ENOUGH = 1e-9  # of an acceleration, relative to its terms: less is none
+ROUNDS = 3
+STARTS = (0.0, 1.0, 2.0)  # of the search for impulses in each: times those with which all stick
+ENOUGH = 1e-9  # of an acceleration, relative to the largest: less is none
 
 PerContact = Float[Array, " k"]
 ContactMask = Bool[Array, " k"]
 Numbers = Float[Array, "k d"]
+Directions = Float[Array, "k t"]
 
 
-class Memory(NamedTuple):
+class Memory(eqx.Module):
     """What is known of the contacts from before an event.
 
     mode: their modes. r: their forces.
-    left_N: those whose normal force fell to zero. left_T: those that left their cone, or whose slip
-        came to an end.
+    lifts: those whose normal force fell to zero. breaks: those that left their cone.
+    stops: those whose slip came to an end.
     """
 
     mode: Int[Array, " k"]
     r: Numbers
-    left_N: ContactMask
-    left_T: ContactMask
+    lifts: ContactMask
+    breaks: ContactMask
+    stops: ContactMask
 
-    def forgotten_if(self, happened: Bool[Array, ""]) -> "Memory":
-        """What still counts if there was an impact."""
-        return self._replace(left_N=self.left_N & ~happened, left_T=self.left_T & ~happened)
+    @staticmethod
+    def none(k: int, d: int) -> "Memory":
+        no = jnp.zeros(k, bool)
+        return Memory(jnp.full(k, OPEN), jnp.zeros((k, d)), no, no, no)
+
+    @staticmethod
+    def of(model: Model, point: Point, fired: GuardMask, r: Numbers) -> "Memory":
+        """What is known where these guards fired."""
+        mode = contacts.modes(model, point)
+        normal, tangential = (x > 0 for x in contacts.shares_of_guards(model, fired.astype(int)))
+        return Memory(
+            mode=mode,
+            r=r,
+            lifts=normal & (mode != OPEN),
+            breaks=tangential & (mode == STICK),
+            stops=tangential & (mode == SLIP),
+        )
+
+    def unless(self, hit: Bool[Array, ""]) -> "Memory":
+        """What still counts if there was an impact or not."""
+        return Memory(self.mode, self.r, self.lifts & ~hit, self.breaks & ~hit, self.stops & ~hit)
 
 
 class Next(NamedTuple):
-    """The modes that follow: which, the directions of slip, and whether there are any."""
+    """The modes that follow: which, the directions of slip, and whether there are any; if not,
+    whether that is Painleve's paradox."""
 
     mode: Int[Array, " k"]
-    t: Float[Array, "k t"]
+    t: Directions
     solved: Bool[Array, ""]
+    paradox: Bool[Array, ""]
 
 
 class Meeting:
-    """The contacts of a model where something happens to them."""
+    """The contacts of a model where something happens to them.
 
-    def __init__(self, here: SaddlePoint, touching: ContactMask) -> None:
-        model = here.model
+    touching: which of them take part. c: their accelerations without forces of contacts.
+    """
+
+    def __init__(self, here: SaddlePoint, touching: ContactMask, c: Numbers) -> None:
+        model, v = here.model, here.point.v
         self.here = here
         self.model = model
         self.rows = ContactRows(here)
         self.laws = contacts.coefficients(model, here.p)
         self.touching = touching
-        k, d = self.rows.shape
-        diagonal = jnp.diagonal(self.rows.W).reshape(k, d)
-        self.sizes = jnp.sqrt(jnp.maximum(diagonal, 0.0))
+        diagonal = jnp.diagonal(self.rows.W).reshape(self.rows.shape)
+        speed = jnp.sqrt(2 * model.system.kinetic(here.point.q, v, here.p))
+        at_start = small.matvec(jnp.abs(self.rows.H), model.scale.v).reshape(self.rows.shape)
+        size = jnp.sqrt(jnp.maximum(diagonal, 0.0)) * speed + at_start
+        slow = model.tolerances.rest * model.step * jnp.abs(c)
+        # rates that are round-off, and those at which contacts rest
+        self.tiny = jax.lax.stop_gradient(ROUND_OFF * size)
+        self.rest = jax.lax.stop_gradient(slow) + self.tiny
 
     def rates(self, v: Velocity) -> Numbers:
         """psi."""
         return contacts.padded(self.model, self.here.psi(v))
 
     def pull(self, v: Velocity) -> Numbers:
-        """c of (1)."""
+        """c."""
         gamma = self.here.gamma(v)
         a, _ = self.here.solve(self.here.f(v), -gamma)
         return self.rows.rates(a) + contacts.padded(self.model, gamma)
 
-    def round_off(self, v: Velocity) -> Numbers:
-        """The rates that are round-off of this motion, or of that at the start."""
-        speed = jnp.sqrt(2 * self.model.system.kinetic(self.here.point.q, v, self.here.p))
-        at_start = small.matvec(jnp.abs(self.rows.H), self.model.scale.v)
-        size = self.sizes * speed + at_start.reshape(self.sizes.shape)
-        return jax.lax.stop_gradient(ROUND_OFF * size)
+    def pushed(self, jump: Jump, P: Numbers) -> Jump:
+        """The jump with these impulses of contacts too."""
+        return Jump(*self.rows.landed(*jump, P))
 
-    def rest_speeds(self, v: Velocity, c: Numbers) -> Numbers:
-        """The rates that the forces take away in a part of the step, and round-off."""
-        slow = self.model.tolerances.rest * self.model.step * jnp.abs(c)
-        return jax.lax.stop_gradient(slow) + self.round_off(v)
+    def stopped(self, psi: Numbers, mode: Int[Array, " k"]) -> Numbers:
+        """The impulses that take away the rates which must be zero in these modes."""
+        none = jnp.zeros_like(psi)
+        return reactions(self.rows.W, psi, mode, none[:, 0], none[:, 1:])
+
+    def settled(self, jump: Jump) -> Numbers:
+        """The impulses for contacts that leave an impact, but no faster than their rest speed."""
+        psi = self.rates(jump.v_after)
+        slow = self.touching & (psi[:, 0] <= self.rest[:, 0])
+        still = _length(psi[:, 1:]) <= _length(self.tiny[:, 1:])
+        mode = jnp.where(slow, jnp.where(still, STICK, SLIP), OPEN)
+        leave = jnp.any(slow & (psi[:, 0] > self.tiny[:, 0]))
+        return jnp.where(leave, self.stopped(psi, mode), 0.0)
 
     def next_modes(self, v: Velocity, memory: Memory) -> Next:
         """3. and 4."""
-        c = self.pull(v)
         psi = self.rates(v)
-        rest = self.rest_speeds(v, c)
-        mu = self.laws.mu
         slip = psi[:, 1:]
         speed = _length(slip)
-        still = speed <= _length(self.round_off(v)[:, 1:])
-        ends = memory.left_T & (memory.mode == SLIP) & (speed <= _length(rest[:, 1:]))
-        begins = memory.left_T & (memory.mode == STICK)
-        still = (still | ends) & ~begins & (mu > 0)
-        t = jnp.where(begins[:, None], -_unit(memory.r[:, 1:]), _unit(slip))
-        may_stay = self.touching & (psi[:, 0] <= self.round_off(v)[:, 0])
-        on = may_stay & ~memory.left_N
-        W, c, mu = self._given(c, still, t)
-        r0 = jnp.where(on[:, None], memory.r, 0.0)
-        found = cone.solve(W, c, mu, on, r0)
+        still = speed <= _length(self.tiny[:, 1:])
+        still = still | (memory.stops & (speed <= _length(self.rest[:, 1:])))
+        still = still & ~memory.breaks & (self.laws.mu > 0)
+        t = jnp.where(memory.breaks[:, None], -_unit(memory.r[:, 1:]), _unit(slip))
+        stays = self.touching & (psi[:, 0] <= self.tiny[:, 0])
+        on = stays & ~memory.lifts
+        W, c, mu = self._given(self.pull(v), still, t)
+        found = cone.solve(W, c, mu, on, self._starts(W, c, on, memory))
         psi_N = small.matvec(W, found.P.reshape(-1)).reshape(c.shape)[:, 0] + c[:, 0]
         stuck = jnp.diagonal(W).reshape(c.shape)[:, 0] <= 0
-        # A contact with stuck friction neither opens nor stays closed where its r_N vanished.
-        falls = may_stay & stuck & (memory.left_N | (psi_N < -ENOUGH * jnp.max(jnp.abs(c))))
+        # With such friction a contact cannot lift where r_N vanishes, nor stay where it must press.
+        falls = stays & stuck & (memory.lifts | (psi_N < -ENOUGH * jnp.max(jnp.abs(c))))
         closed = on & (found.mode != OPEN)
         mode = jnp.where(closed, jnp.where(still, found.mode, SLIP), OPEN)
         mode = jnp.where(falls, SLIP, mode)
         t = jnp.where(still[:, None], -_unit(found.P[:, 1:]), t)
         t = jnp.where((mode == SLIP)[:, None], t, 0.0)
-        return Next(mode, jax.lax.stop_gradient(t), found.solved & ~jnp.any(falls))
-
-    def settle(self, jump: Jump, hit: Bool[Array, ""]) -> Jump:
-        """Contacts that leave an impact with no more than their rest speed do not leave."""
-        v = jump.v_after
-        psi = self.rates(v)
-        small_rates = self.round_off(v)
-        slow = self.touching & (psi[:, 0] <= self.rest_speeds(v, self.pull(v))[:, 0])
-        still = _length(psi[:, 1:]) <= _length(small_rates[:, 1:])
-        mode = jnp.where(slow, jnp.where(still, STICK, SLIP), OPEN)
-        zero = jnp.zeros_like(psi)
-        P = reactions(self.rows.W, psi, mode, zero[:, 0], zero[:, 1:])
-        leaves = jnp.any(slow & (psi[:, 0] > small_rates[:, 0]))
-        P = jnp.where(hit & leaves, P, 0.0)
-        return Jump(*self.rows.landed(*jump, P))
+        paradox = jnp.any(falls) | (~found.solved & jnp.any(on & stuck))
+        return Next(mode, t, found.solved & ~jnp.any(falls), paradox)
 
     def _given(
-        self, c: Numbers, still: ContactMask, t: Float[Array, "k t"]
+        self, c: Numbers, still: ContactMask, t: Directions
     ) -> tuple[Float[Array, "kd kd"], Numbers, PerContact]:
         """W, c and mu with contacts of kind (4) reduced to their normal row."""
         k, d = c.shape
         W = self.rows.W.reshape(k * d, k, d)
-        given = ~still
-        along = W[:, :, 0] - jnp.einsum("mkt,kt->mk", W[:, :, 1:], self.laws.mu[:, None] * t)
-        normal = jnp.where(given[None, :], along, W[:, :, 0])
+        drag = jnp.where(still, 0.0, self.laws.mu)[:, None] * t
+        normal = W[:, :, 0] - jnp.sum(W[:, :, 1:] * drag[None], axis=2)
         full = jnp.concatenate([normal[:, :, None], W[:, :, 1:]], axis=2).reshape(k * d, k * d)
         keep = (jnp.arange(d) == 0)[None, :] | still[:, None]
         rows = keep.reshape(-1)
         full = jnp.where(rows[:, None] & rows[None, :], full, 0.0)
-        return full, jnp.where(keep, c, 0.0), jnp.where(given, 0.0, self.laws.mu)
+        return full, jnp.where(keep, c, 0.0), jnp.where(still, self.laws.mu, 0.0)
+
+    def _starts(
+        self, W: Float[Array, "kd kd"], c: Numbers, on: ContactMask, memory: Memory
+    ) -> Float[Array, "s k d"]:
+        """Where the search for r begins: the forces before, none, and those with which all stick
+        that can."""
+        mode = jnp.where(on, STICK, OPEN)
+        stick = reactions(W, c, mode, jnp.zeros_like(c[:, 0]), jnp.zeros_like(c[:, 1:]))
+        before = jnp.where(on[:, None], memory.r, 0.0)
+        return jax.lax.stop_gradient(jnp.stack([before, jnp.zeros_like(c), stick]))
 
 
-def _length(x: Float[Array, "k t"]) -> PerContact:
+def _length(x: Directions) -> PerContact:
     square = jnp.sum(x * x, axis=1)
     some = square > 0
     return jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
 
 
-def _unit(x: Float[Array, "k t"]) -> Float[Array, "k t"]:
+def _unit(x: Directions) -> Directions:
     length = _length(x)
     return x / jnp.where(length > 0, length, 1.0)[:, None]
 
@@ -202,13 +231,11 @@ def touching(model: Model, point: Point, p: Params) -> ContactMask:
 def settled(model: Model, point: Point, p: Params) -> Point:
     """The point at the start of a run, with contacts that rest or slide in their modes. One that
     approaches stays open, and so falls at once."""
-    k, d = contacts.size(model)
-    meeting = Meeting(SaddlePoint(model, point, p), touching(model, point, p))
-    approaches = meeting.rates(point.v)[:, 0] < -meeting.round_off(point.v)[:, 0]
-    meeting.touching = meeting.touching & ~approaches
-    none = jnp.zeros(k, bool)
-    memory = Memory(jnp.zeros(k, int), jnp.zeros((k, d)), none, none)
-    found = meeting.next_modes(point.v, memory)
+    closed = ClosedContacts(model, point, p)
+    near = touching(model, point, p)
+    meeting = Meeting(closed.here, near, closed.motion().c)
+    meeting.touching = near & (meeting.rates(point.v)[:, 0] >= -meeting.tiny[:, 0])
+    found = meeting.next_modes(point.v, Memory.none(*contacts.size(model)))
     return contacts.with_directions(model, contacts.with_modes(model, point, found.mode), found.t)
 
 
@@ -216,11 +243,14 @@ class Landing(NamedTuple):
     """A velocity after impulses, with what led there and what follows.
 
     jump: velocity and impulses. next: the modes that follow.
-    code: why there was no answer, or OK.
+    paradox: whether there are none, so that an impulse has to help. done: whether all is found.
+    code: why there is no answer, or OK.
     """
 
     jump: Jump
     next: Next
+    paradox: Bool[Array, ""]
+    done: Bool[Array, ""]
     code: Int[Array, ""]
 
 
@@ -229,96 +259,113 @@ def change_contacts(
 ) -> tuple[Point, Event, Int[Array, ""]]:
     """The point after the event, its record and a status."""
     impacts = impact_law(law)
+    closed = ClosedContacts(model, point, p)
+    motion = closed.motion()
+    memory = Memory.of(model, point, fired, motion.r)
     after = model.after(fired, point, p)
-    here = SaddlePoint(model, after, p)
-    answer = ask_law(model, point, here, point.v, impacts.bilateral, p)  # 1.
-    mode = contacts.modes(model, point)
-    fired_N, fired_T = contacts.shares_of_guards(model, fired)
-    fired_N, fired_T = fired_N.astype(bool), fired_T.astype(bool)
-    memory = Memory(
-        mode=mode,
-        r=ClosedContacts(model, point, p).motion()[2],
-        left_N=fired_N & (mode != OPEN),
-        left_T=fired_T & (mode != OPEN),
-    )
-    meeting = Meeting(here, touching(model, after, p) | (mode != OPEN) | fired_N)
-    found = _rounds(meeting, answer.jump, point.v, answer.acts, memory, impacts)
-    landed = contacts.with_modes(model, after, found.next.mode)
-    landed = contacts.with_directions(model, landed, found.next.t)
-    landed = landed.replace(v=found.jump.v_after)
-    v, rest = project_velocity(model, landed, p)
-    landed = landed.replace(v=v)
-    answer = answer._replace(jump=found.jump)
-    code = status_of(model, landed, answer, here, p)
-    code = jnp.where(code == Status.OK, found.code, code)
-    return landed, record_of(point, landed, found.jump.Lam + rest, answer), code
+    some = len(model.bilateral) > 0
+    here = SaddlePoint(model, after, p) if some else closed.here
+    answer = ask_law(model, point, here, point.v, impacts.bilateral, p) if some else None  # 1.
+    jump = Jump(point.v, jnp.zeros(model.m), here.G) if answer is None else answer.jump
+    acts = jnp.zeros((), bool) if answer is None else answer.acts
+    gap = contacts.shares_of_guards(model, fired.astype(int))[0] > 0
+    near = touching(model, after, p) | (memory.mode != OPEN) | gap
+    meeting = Meeting(here, near, motion.c)
+    found = _rounds(meeting, jump, acts, memory, impacts)
+    mode = found.next.mode
+    left = meeting.stopped(meeting.rates(found.jump.v_after), mode)
+    jump = meeting.pushed(found.jump, left)
+    landed = contacts.with_directions(model, contacts.with_modes(model, after, mode), found.next.t)
+    landed = landed.replace(v=jump.v_after)
+    code = found.code
+    if answer is not None:
+        first = verdict(model, point, landed, answer, here, p)
+        code = jnp.where(first == Status.OK, code, first)
+    energy = kinetic_energy(model, point.q, model.system.mass(point.q, p), p)
+    return landed, record_of(point, landed, jump.Lam, jump.direction, energy), code
 
 
 def _rounds(
     meeting: Meeting,
     jump: Jump,
-    v_before: Velocity,
     acts: Bool[Array, ""],
     memory: Memory,
     law: AbstractImpactLaw,
 ) -> Landing:
-    """2. to 5.: an impact if there is one, the next modes, and if there are none once more with an
-    impulse."""
+    """2. to 5."""
 
-    def one(found: Landing, first: Bool[Array, ""]) -> tuple[Landing, None]:
-        wanted = jnp.where(first, True, ~found.next.solved)
-        jump, hit, code = _impact(meeting, found.jump, v_before, acts, memory, law, first)
-        next_modes = meeting.next_modes(jump.v_after, memory.forgotten_if(hit))
-        paradox = ~next_modes.solved & ~first
-        code = first_of(
-            (found.code != Status.OK, found.code),
-            (code != Status.OK, code),
-            (paradox, jnp.asarray(int(Status.PAINLEVE))),
-        )
-        new = Landing(jump, next_modes, code)
-        return jax.tree.map(lambda a, b: jnp.where(wanted, a, b), new, found), None
+    def one(found: Landing, start: Array) -> tuple[Landing, None]:
+        again = lambda found: _round(meeting, found, acts, memory, law, start)
+        return jax.lax.cond(found.done, lambda same: same, again, found), None
 
     k, d = meeting.rows.shape
-    nothing = Next(memory.mode, jnp.zeros((k, d - 1)), jnp.zeros((), bool))
-    start = Landing(jump, nothing, jnp.zeros((), int))
-    return jax.lax.scan(one, start, jnp.arange(ROUNDS) == 0)[0]
+    no = jnp.zeros((), bool)
+    nothing = Next(memory.mode, jnp.zeros((k, d - 1)), no, no)
+    jump = meeting.pushed(jump, jnp.zeros((k, d)))
+    begin = Landing(jump, nothing, no, no, jnp.zeros((), int))
+    return jax.lax.scan(one, begin, jnp.array(STARTS))[0]
+
+
+def _round(
+    meeting: Meeting,
+    found: Landing,
+    acts: Bool[Array, ""],
+    memory: Memory,
+    law: AbstractImpactLaw,
+    start: Array,
+) -> Landing:
+    """One round: an impact if there is one, or the impulse of 5., and the next modes."""
+    v = found.jump.v_after
+    free = meeting.rates(v)
+    approach = jnp.any(meeting.touching & (free[:, 0] < -meeting.tiny[:, 0]))
+    hit = found.paradox | acts | approach
+    impact = _impact(meeting, free, memory, found.paradox, start)
+    pressed = law.impulses(impact)
+    P = jnp.where(hit, pressed.P, 0.0)
+    jump = meeting.pushed(found.jump, P)
+    jump = meeting.pushed(jump, jnp.where(hit, meeting.settled(jump), 0.0))
+    follows = meeting.next_modes(jump.v_after, memory.unless(hit))
+    unsolved = hit & ~pressed.solved
+    nothing = found.paradox & jnp.all(jnp.abs(free - impact.after(P)) <= meeting.tiny)
+    code = first_of(
+        (unsolved, jnp.asarray(int(Status.CONTACT_UNSOLVED))),
+        (hit, jnp.asarray(law.gain_code(impact, P))),
+        (nothing | follows.paradox, jnp.asarray(int(Status.PAINLEVE))),
+        (~follows.solved, jnp.asarray(int(Status.CONTACT_UNSOLVED))),
+    )
+    fresh = Landing(
+        jump=jump,
+        next=follows,
+        paradox=~follows.solved,
+        done=follows.solved | nothing,
+        code=code,
+    )
+    repeat = found._replace(code=code)
+    return jax.tree.map(lambda a, b: jnp.where(unsolved, b, a), fresh, repeat)
 
 
 def _impact(
     meeting: Meeting,
-    jump: Jump,
-    v_before: Velocity,
-    acts: Bool[Array, ""],
+    free: Numbers,
     memory: Memory,
-    law: AbstractImpactLaw,
-    first: Bool[Array, ""],
-) -> tuple[Jump, Bool[Array, ""], Int[Array, ""]]:
-    """2., or the impulse of 5.: the jump, whether there is an impulse, and a status."""
-    v = jump.v_after
-    free = meeting.rates(v)
-    small_rates = meeting.round_off(v)
-    approaches = meeting.touching & (free[:, 0] < -small_rates[:, 0])
-    hit = jnp.where(first, acts | jnp.any(approaches), True)
-    before = jnp.where(first, meeting.rates(v_before), free)
-    c = meeting.pull(v)
+    paradox: Bool[Array, ""],
+    start: Array,
+) -> Impact:
+    """The impact of 2., or that of 5."""
+    W = meeting.rows.W
+    before = jnp.where(paradox, free, meeting.rates(meeting.here.point.v))
     E = meeting.laws.E
-    slow = jnp.abs(E[:, 0] * before[:, 0]) <= meeting.rest_speeds(v, c)[:, 0]  # (1)
+    slow = jnp.abs(E[:, 0] * before[:, 0]) <= meeting.rest[:, 0]  # (1)
     E = E.at[:, 0].set(jnp.where(slow, 0.0, E[:, 0]))
-    E = jnp.where(first, E, 0.0)
-    all_stick = jnp.full(memory.mode.shape, STICK)
-    P0 = reactions(meeting.rows.W, free, all_stick, meeting.laws.mu, free[:, 1:])
-    impact = Impact(
-        W=meeting.rows.W,
+    all_stick = jnp.where(meeting.touching, STICK, OPEN)
+    P0 = reactions(W, free, all_stick, meeting.laws.mu, jnp.zeros_like(free[:, 1:]))
+    return Impact(
+        W=W,
         before=before,
         free=free,
         mu=meeting.laws.mu,
-        E=E,
+        E=jnp.where(paradox, 0.0, E),
         on=meeting.touching,
         kept=memory.mode != OPEN,
-        P0=jnp.where(first, 0.0, P0),
+        P0=jax.lax.stop_gradient(start * P0),
     )
-    pressed = law.impulses(impact)
-    P = jnp.where(hit, pressed.P, 0.0)
-    gain = law.gain_code(impact, P)
-    code = first_of((hit & ~pressed.solved, jnp.asarray(int(Status.CONTACT_UNSOLVED))), (hit, gain))
-    return meeting.settle(Jump(*meeting.rows.landed(*jump, P)), hit), hit, code
