@@ -20,6 +20,7 @@ gap = 0, velocities by psi_N = 0 and, where contacts stick, psi_T = 0. Both are 
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -30,7 +31,9 @@ from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics import small
 from nsdyn.numerics.cone import regular_solution
-from nsdyn.numerics.cone_problem import OPEN, STICK
+from nsdyn.numerics.cone_problem import OPEN, SLIP, STICK
+
+VANISHES = 1e-9  # a slip, relative to its terms
 
 Forces = Float[Array, "k d"]
 Directions = Float[Array, "k t"]
@@ -60,18 +63,35 @@ def reactions(
     return size[:, None] * x.reshape(k, d)
 
 
-def directions(model: Model, point: Point, psi: Forces) -> Directions:
-    """t, on the side of the directions that the contacts hold."""
+def directions(model: Model, point: Point, H: Float[Array, "kd n"], psi: Forces) -> Directions:
+    """t, on the side of the directions that the contacts hold; those where psi_T vanishes."""
     held = contacts.held_directions(model, point)
     slip = psi[:, 1:]
     if slip.shape[1] < 2:
-        none = jnp.sum(held * held, axis=1, keepdims=True) == 0
-        return jnp.where(none, jnp.sign(slip), held)
+        unknown = jnp.sum(held * held, axis=1, keepdims=True) == 0
+        return jnp.where(unknown, jnp.sign(slip), held)
     square = jnp.sum(slip * slip, axis=1, keepdims=True)
-    moves = square > 0
+    moves = square > _least_slip(model, point, H, psi) ** 2
     back = jnp.sum(slip * held, axis=1, keepdims=True) < 0
     length = jnp.sqrt(jnp.where(moves, square, 1.0))
     return jnp.where(moves, jnp.where(back, -1.0, 1.0) * slip / length, held)
+
+
+def _least_slip(
+    model: Model, point: Point, H: Float[Array, "kd n"], psi: Forces
+) -> Float[Array, "k 1"]:
+    """The speeds of slip below which it has no direction but round-off."""
+    size = small.matvec(jnp.abs(H), model.scale.v + jnp.abs(point.v)).reshape(psi.shape)
+    return jax.lax.stop_gradient(VANISHES * jnp.max(size[:, 1:], axis=1, keepdims=True))
+
+
+def turned(model: Model, point: Point, p: Params) -> Point:
+    """The point whose contacts hold the directions in which they slip now."""
+    psi = contacts.padded(model, model.psi(point, p))
+    rows = contacts.padded(model, model.jacobian(point, p))
+    t = directions(model, point, rows.reshape(-1, rows.shape[2]), psi)
+    slips = (contacts.modes(model, point) == SLIP)[:, None]
+    return contacts.with_directions(model, point, jnp.where(slips, t, 0.0))
 
 
 class Motion(NamedTuple):
@@ -100,7 +120,7 @@ class ClosedContacts:
         a, lam = here.solve(here.f(v), -gamma)
         c = self.rows.rates(a) + contacts.padded(here.model, gamma)  # (1)
         psi = contacts.padded(here.model, here.psi(v))
-        t = directions(here.model, here.point, psi)
+        t = directions(here.model, here.point, self.rows.H, psi)
         r = reactions(self.rows.W, c, self.mode, self.mu, t)  # (2)
         a, lam, _ = self.rows.landed(a, lam, here.G, r)
         return Motion(a, lam, r, c)
