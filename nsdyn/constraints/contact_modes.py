@@ -10,8 +10,10 @@ Along a smooth motion each contact is in one of three modes, with the force r on
 
 t is the direction of slip, psi_T/|psi_T|, and t_0 what the contact holds: t at the last event, or
 at the beginning of the step in space, where it turns. |psi_T| itself would touch zero, not fall
-through it. What follows an event is the matter of `nsdyn.stepping.contact_change`. A contact
-without friction slips, in (4) with mu = 0, and (5) does not matter.
+through it. Where the slip is so slow that a step could not follow its direction, t = t_0: the
+contact holds a fourth number, 1 if that is so (`nsdyn.mechanics.closed_contacts`). A contact
+without friction slips, in (4) with mu = 0, and (5) does not matter. What follows an event is the
+matter of `nsdyn.stepping.contact_change`.
 """
 
 import jax.numpy as jnp
@@ -70,9 +72,9 @@ class ContactModes(AbstractConstraint):
         return self.contacts.start(q, qdot, t, p, scale)
 
     def hold(self, q: AnyConfiguration, t: AnyTime, p: Params) -> Held:
-        """t_0, padded; zero where a contact does not slip."""
+        """t_0, padded, and whether t = t_0; zero where that is not known."""
         k = self.contacts.gaps(q, t, p).shape[0]
-        return jnp.zeros((k, MOST_TANGENTS))
+        return jnp.zeros((k, MOST_TANGENTS + 1))
 
     def guards(
         self, q: Configuration, v: Velocity, lam: Rows, t: Time, p: Params, mode: Mode, held: Held

@@ -14,6 +14,15 @@ contacts are redundant, as for a table with four legs; then one of many r is tak
 all the same. Behind the instant at which psi_T vanishes (an event, whose search may look beyond it)
 t stays as it was: it is turned back to the side of the direction t_0 that the contact holds.
 
+In space t turns, the faster the slower the slip is: psi_T' has a part of the size mu r_N W_TT
+across psi_T, which an explicit step of size h cannot follow where psi_T is as small as h times
+that. There
+
+    t = t_0    while    |psi_T| <= h mu r_N W_TT    at the beginning of the step               (3)
+
+which leaves an error of second order where a slip that turns comes to an end, and one of first
+order where it begins. A slip that does not turn has none, and in the plane t = t_0 always.
+
 Drift is removed in the mass metric, by the smallest motions along the rows that hold: positions by
 gap = 0, velocities by psi_N = 0 and, where contacts stick, psi_T = 0. Both are (2) with mu = 0.
 """
@@ -24,7 +33,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from nsdyn._types import Params, Rows, Velocity
+from nsdyn._types import Number, Params, Rows, Velocity
 from nsdyn.mechanics import contact_rows as contacts
 from nsdyn.mechanics.contact_rows import ContactRows
 from nsdyn.mechanics.model import Model, Point
@@ -32,8 +41,6 @@ from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics import small
 from nsdyn.numerics.cone import regular_solution
 from nsdyn.numerics.cone_problem import OPEN, SLIP, STICK
-
-VANISHES = 1e-9  # a slip, relative to its terms
 
 Forces = Float[Array, "k d"]
 Directions = Float[Array, "k t"]
@@ -63,35 +70,33 @@ def reactions(
     return size[:, None] * x.reshape(k, d)
 
 
-def directions(model: Model, point: Point, H: Float[Array, "kd n"], psi: Forces) -> Directions:
-    """t, on the side of the directions that the contacts hold; those where psi_T vanishes."""
-    held = contacts.held_directions(model, point)
+def directions(model: Model, point: Point, psi: Forces) -> Directions:
+    """t of (2) and (3)."""
+    held, fixed = contacts.held_directions(model, point)
     slip = psi[:, 1:]
     if slip.shape[1] < 2:
         unknown = jnp.sum(held * held, axis=1, keepdims=True) == 0
         return jnp.where(unknown, jnp.sign(slip), held)
     square = jnp.sum(slip * slip, axis=1, keepdims=True)
-    moves = square > _least_slip(model, point, H, psi) ** 2
+    turns = ~fixed & (square > 0)
     back = jnp.sum(slip * held, axis=1, keepdims=True) < 0
-    length = jnp.sqrt(jnp.where(moves, square, 1.0))
-    return jnp.where(moves, jnp.where(back, -1.0, 1.0) * slip / length, held)
+    length = jnp.sqrt(jnp.where(turns, square, 1.0))
+    return jnp.where(turns, jnp.where(back, -1.0, 1.0) * slip / length, held)
 
 
-def _least_slip(
-    model: Model, point: Point, H: Float[Array, "kd n"], psi: Forces
-) -> Float[Array, "k 1"]:
-    """The speeds of slip below which it has no direction but round-off."""
-    size = small.matvec(jnp.abs(H), model.scale.v + jnp.abs(point.v)).reshape(psi.shape)
-    return jax.lax.stop_gradient(VANISHES * jnp.max(size[:, 1:], axis=1, keepdims=True))
-
-
-def turned(model: Model, point: Point, p: Params) -> Point:
-    """The point whose contacts hold the directions in which they slip now."""
+def turned(model: Model, point: Point, lam: Rows, h: Number, p: Params) -> Point:
+    """The point whose contacts hold the directions in which they slip now, but for slow ones, (3).
+    lam are the multipliers there."""
+    closed = ClosedContacts(model, point, p)
     psi = contacts.padded(model, model.psi(point, p))
-    rows = contacts.padded(model, model.jacobian(point, p))
-    t = directions(model, point, rows.reshape(-1, rows.shape[2]), psi)
-    slips = (contacts.modes(model, point) == SLIP)[:, None]
-    return contacts.with_directions(model, point, jnp.where(slips, t, 0.0))
+    held, _ = contacts.held_directions(model, point)
+    slip = psi[:, 1:]
+    square = jnp.sum(slip * slip, axis=1, keepdims=True)
+    slow = square <= (h * closed.friction_rates(-contacts.padded(model, lam))[:, None]) ** 2  # (3)
+    slow = jax.lax.stop_gradient(slow)
+    t = jnp.where(slow, held, slip / jnp.sqrt(jnp.where(slow, 1.0, square)))
+    slips = (closed.mode == SLIP)[:, None]
+    return contacts.with_directions(model, point, jnp.where(slips, t, 0.0), slow)
 
 
 class Motion(NamedTuple):
@@ -120,10 +125,15 @@ class ClosedContacts:
         a, lam = here.solve(here.f(v), -gamma)
         c = self.rows.rates(a) + contacts.padded(here.model, gamma)  # (1)
         psi = contacts.padded(here.model, here.psi(v))
-        t = directions(here.model, here.point, self.rows.H, psi)
+        t = directions(here.model, here.point, psi)
         r = reactions(self.rows.W, c, self.mode, self.mu, t)  # (2)
         a, lam, _ = self.rows.landed(a, lam, here.G, r)
         return Motion(a, lam, r, c)
+
+    def friction_rates(self, r: Forces) -> Float[Array, " k"]:
+        """How fast friction alone would change psi_T, at most."""
+        diagonal = jnp.diagonal(self.rows.W).reshape(self.rows.shape)
+        return self.mu * jnp.abs(r[:, 0]) * jnp.max(diagonal[:, 1:], axis=1, initial=0.0)
 
     def position_step(self, dx: Velocity, gaps: Float[Array, " k"]) -> Velocity:
         """The motion dx, with what brings the gaps of closed contacts to zero."""

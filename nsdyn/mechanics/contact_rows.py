@@ -140,22 +140,28 @@ def with_modes(model: Model, point: Point, mode: Int[Array, " k"]) -> Point:
     return point.replace(mode=model.join_modes(all_modes))
 
 
-def held_directions(model: Model, point: Point) -> Float[Array, "k t"]:
-    """The directions of slip that the contacts hold."""
+def held_directions(model: Model, point: Point) -> tuple[Float[Array, "k t"], Bool[Array, "k 1"]]:
+    """The directions of slip that the contacts hold, and which of them do not turn."""
     _, d = size(model)
     each = zip(model.parts, point.held, strict=True)
-    return jnp.concatenate([held[:, : d - 1] for part, held in each if part.unilateral])
+    held = jnp.concatenate([held for part, held in each if part.unilateral])
+    return held[:, : d - 1], held[:, -1:] > 0
 
 
-def with_directions(model: Model, point: Point, t: Float[Array, "k t"]) -> Point:
-    """The point whose contacts hold these directions of slip."""
+def with_directions(
+    model: Model, point: Point, t: Float[Array, "k t"], fixed: Bool[Array, "k 1"] | None = None
+) -> Point:
+    """The point whose contacts hold these directions of slip; None: none of them turns."""
+    fixed = jnp.ones((t.shape[0], 1), bool) if fixed is None else fixed
     held = []
     first = 0
     for part, old in zip(model.parts, point.held, strict=True):
         if part.unilateral:
-            new = t[first : first + old.shape[0]]
-            first += old.shape[0]
-            old = jnp.pad(new, [(0, 0), (0, old.shape[1] - new.shape[1])])
+            k, width = old.shape
+            new = t[first : first + k]
+            new = jnp.pad(new, [(0, 0), (0, width - 1 - new.shape[1])])
+            old = jnp.concatenate([new, fixed[first : first + k].astype(float)], axis=1)
+            first += k
         held.append(old)
     return point.replace(held=tuple(held))
 

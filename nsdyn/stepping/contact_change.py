@@ -102,11 +102,12 @@ class Memory(eqx.Module):
 
 
 class Next(NamedTuple):
-    """The modes that follow: which, the directions of slip, and whether there are any; if not,
-    whether that is Painleve's paradox."""
+    """The modes that follow: which, the directions of slip, which of them begin at rest, and
+    whether there are any; if not, whether that is Painleve's paradox."""
 
     mode: Int[Array, " k"]
     t: Directions
+    still: ContactMask
     solved: Bool[Array, ""]
     paradox: Bool[Array, ""]
 
@@ -129,9 +130,11 @@ class Meeting:
         at_start = small.matvec(jnp.abs(self.rows.H), model.scale.v).reshape(self.rows.shape)
         size = jnp.sqrt(jnp.maximum(diagonal, 0.0)) * speed + at_start
         slow = model.tolerances.rest * model.step * jnp.abs(c)
-        # rates that are round-off, and those at which contacts rest
+        # rates that are round-off, those at which contacts rest, and what is left of a slip that
+        # stops within a step
         self.tiny = jax.lax.stop_gradient(ROUND_OFF * size)
         self.rest = jax.lax.stop_gradient(slow) + self.tiny
+        self.slow = jax.lax.stop_gradient(_length(model.step * c[:, 1:] + self.tiny[:, 1:]))
 
     def rates(self, v: Velocity) -> Numbers:
         """psi."""
@@ -167,7 +170,7 @@ class Meeting:
         slip = psi[:, 1:]
         speed = _length(slip)
         still = speed <= _length(self.tiny[:, 1:])
-        still = still | (memory.stops & (speed <= _length(self.rest[:, 1:])))
+        still = still | (memory.stops & (speed <= self.slow))
         still = still & ~memory.breaks & (self.laws.mu > 0)
         t = jnp.where(memory.breaks[:, None], -_unit(memory.r[:, 1:]), _unit(slip))
         stays = self.touching & (psi[:, 0] <= self.tiny[:, 0])
@@ -184,7 +187,7 @@ class Meeting:
         t = jnp.where(still[:, None], -_unit(found.P[:, 1:]), t)
         t = jnp.where((mode == SLIP)[:, None], t, 0.0)
         paradox = jnp.any(falls) | (~found.solved & jnp.any(on & stuck))
-        return Next(mode, t, found.solved & ~jnp.any(falls), paradox)
+        return Next(mode, t, still, found.solved & ~jnp.any(falls), paradox)
 
     def _given(
         self, c: Numbers, still: ContactMask, t: Directions
@@ -273,7 +276,8 @@ def change_contacts(
     meeting = Meeting(here, near, motion.c)
     found = _rounds(meeting, jump, acts, memory, impacts)
     mode = found.next.mode
-    left = meeting.stopped(meeting.rates(found.jump.v_after), mode)
+    rest = jnp.where((mode != OPEN) & found.next.still, STICK, mode)
+    left = meeting.stopped(meeting.rates(found.jump.v_after), rest)
     jump = meeting.pushed(found.jump, left)
     landed = contacts.with_directions(model, contacts.with_modes(model, after, mode), found.next.t)
     landed = landed.replace(v=jump.v_after)
@@ -300,7 +304,7 @@ def _rounds(
 
     k, d = meeting.rows.shape
     no = jnp.zeros((), bool)
-    nothing = Next(memory.mode, jnp.zeros((k, d - 1)), no, no)
+    nothing = Next(memory.mode, jnp.zeros((k, d - 1)), jnp.zeros(k, bool), no, no)
     jump = meeting.pushed(jump, jnp.zeros((k, d)))
     begin = Landing(jump, nothing, no, no, jnp.zeros((), int))
     return jax.lax.scan(one, begin, jnp.array(STARTS))[0]

@@ -68,6 +68,7 @@ LAST_PIECE = 0.99  # of the rest of a step: such a piece is stretched to meet th
 # Intervals in which guards are sampled on a step; on one with an event or error control there are
 # more (`nsdyn.stepping.locate`).
 INTERVALS = 4
+SLOW_PIECE = 0.01  # of the distance of samples: shorter steps need not follow a slip that turns
 
 
 class EventPlan(eqx.Module):
@@ -428,7 +429,8 @@ class EventDriven(AbstractIntegrator):
         the plane these change at events only."""
         if not model.has_contacts or contact_size(model)[1] < 3:
             return state
-        point = turned(model, state.point, p)
+        h = model.step * (SLOW_PIECE if self.controls_error else 1.0)
+        point = turned(model, state.point, state.memory.lam, h, p)
         guard = model.guards(point, state.memory.lam, p)
         return eqx.tree_at(lambda x: (x.point, x.guard), state, (point, guard))
 
