@@ -16,9 +16,9 @@ t stays as it was: it is turned back to the side of the direction t_0 that the c
 
 In space t turns, the faster the slower the slip is: psi_T' has a part of the size mu r_N W_TT
 across psi_T, which an explicit step of size h cannot follow where psi_T is as small as h times
-that. There
+that, nor can it find the instant at which psi_T vanishes. There
 
-    t = t_0    while    |psi_T| <= h mu r_N W_TT    at the beginning of the step               (3)
+    t = t_0   while   |psi_T| <= 1.5 h max(mu r_N W_TT, |psi_T'|),  at the beginning of a step  (3)
 
 which leaves an error of second order where a slip that turns comes to an end, and one of first
 order where it begins. A slip that does not turn has none, and in the plane t = t_0 always.
@@ -39,8 +39,9 @@ from nsdyn.mechanics.contact_rows import ContactRows
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics import small
-from nsdyn.numerics.cone import regular_solution
 from nsdyn.numerics.cone_problem import OPEN, SLIP, STICK
+
+MARGIN = 1.5  # of (3)
 
 Forces = Float[Array, "k d"]
 Directions = Float[Array, "k t"]
@@ -66,7 +67,7 @@ def reactions(
     slips = closed[:, None, None] & (mode != STICK)[:, None, None]
     J = jnp.where(holds[:, :, None], A, unit + jnp.where(slips, drag, 0.0))
     right = jnp.where(holds, -size[:, None] * c, 0.0)
-    x = regular_solution(J.reshape(k * d, k * d), right.reshape(-1))
+    x = small.solve_consistent(J.reshape(k * d, k * d), right.reshape(-1))
     return size[:, None] * x.reshape(k, d)
 
 
@@ -84,16 +85,16 @@ def directions(model: Model, point: Point, psi: Forces) -> Directions:
     return jnp.where(turns, jnp.where(back, -1.0, 1.0) * slip / length, held)
 
 
-def turned(model: Model, point: Point, lam: Rows, h: Number, p: Params) -> Point:
+def turned(model: Model, point: Point, a: Velocity, lam: Rows, h: Number, p: Params) -> Point:
     """The point whose contacts hold the directions in which they slip now, but for slow ones, (3).
-    lam are the multipliers there."""
+    a and lam are acceleration and multipliers there."""
     closed = ClosedContacts(model, point, p)
     psi = contacts.padded(model, model.psi(point, p))
     held, _ = contacts.held_directions(model, point)
     slip = psi[:, 1:]
     square = jnp.sum(slip * slip, axis=1, keepdims=True)
-    slow = square <= (h * closed.friction_rates(-contacts.padded(model, lam))[:, None]) ** 2  # (3)
-    slow = jax.lax.stop_gradient(slow)
+    fast = closed.fastest_turns(a, -contacts.padded(model, lam))
+    slow = jax.lax.stop_gradient(square <= (h * fast) ** 2)  # (3)
     t = jnp.where(slow, held, slip / jnp.sqrt(jnp.where(slow, 1.0, square)))
     slips = (closed.mode == SLIP)[:, None]
     return contacts.with_directions(model, point, jnp.where(slips, t, 0.0), slow)
@@ -130,10 +131,15 @@ class ClosedContacts:
         a, lam, _ = self.rows.landed(a, lam, here.G, r)
         return Motion(a, lam, r, c)
 
-    def friction_rates(self, r: Forces) -> Float[Array, " k"]:
-        """How fast friction alone would change psi_T, at most."""
+    def fastest_turns(self, a: Velocity, r: Forces) -> Float[Array, "k 1"]:
+        """What psi_T may change by in a unit of time: psi_T' itself, or by friction alone."""
+        gamma = contacts.padded(self.here.model, self.here.gamma(self.here.point.v))
+        rate = (self.rows.rates(a) + gamma)[:, 1:]
         diagonal = jnp.diagonal(self.rows.W).reshape(self.rows.shape)
-        return self.mu * jnp.abs(r[:, 0]) * jnp.max(diagonal[:, 1:], axis=1, initial=0.0)
+        friction = self.mu * jnp.abs(r[:, 0]) * jnp.max(diagonal[:, 1:], axis=1)
+        square = jnp.sum(rate * rate, axis=1)
+        fast = jnp.sqrt(jnp.maximum(square, friction * friction))
+        return MARGIN * jax.lax.stop_gradient(fast)[:, None]
 
     def position_step(self, dx: Velocity, gaps: Float[Array, " k"]) -> Velocity:
         """The motion dx, with what brings the gaps of closed contacts to zero."""

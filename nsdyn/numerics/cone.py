@@ -122,7 +122,7 @@ def _rule(careful: bool, primals: tuple, tangents: tuple) -> tuple[Answer, Answe
 
     dF = jax.jvp(residual, (W, b, mu), dots)[1]
     J = scaling.apply(W, b, mu).jacobian(x)
-    dx = regular_solution(J, -dF).reshape(b.shape)  # (1)
+    dx = _regular_solution(J, -dF).reshape(b.shape)  # (1)
     none: Any = lambda a: np.zeros(a.shape, jax.dtypes.float0)
     return answer, Answer(
         P=jnp.where(scaling.rows, scaling.size * dx, 0.0),
@@ -135,7 +135,7 @@ def _rule(careful: bool, primals: tuple, tangents: tuple) -> tuple[Answer, Answe
 
 
 @traced_once
-def regular_solution(J: Float[Array, "n n"], c: Float[Array, " n"]) -> Float[Array, " n"]:
+def _regular_solution(J: Float[Array, "n n"], c: Float[Array, " n"]) -> Float[Array, " n"]:
     """x with J x = c, also for a singular J if the equations are consistent."""
     n = J.shape[0]
     inverse = small.inverse(J + REGULAR * jnp.eye(n))

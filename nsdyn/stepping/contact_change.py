@@ -20,7 +20,9 @@ of each contact the normal one N and those along the surface T.
    A contact of kind (4) has one unknown, r_N, which acts along N - mu t T.
 4. Where two modes are consistent memory decides, not (2) and (3): a contact whose r_N fell to zero
    opens; one that left its cone slips, along t = -r_T/|r_T|. Without this rule the mode just left
-   may come back, for ever.
+   may come back, for ever. Where contacts are redundant, one of them may leave its cone while
+   others stick, so that nothing moves: it has the mode slip, is at the edge of its cone, and holds
+   the direction in which it would slip. When the last of the others leaves its cone, all slip.
 5. Friction may press a sliding contact harder than the load lifts it, W_NN - mu t W_NT <= 0. Then
    (2) to (4) may have no solution (Painleve). What helps is an impulse although nothing collides:
    the impact law for the velocity as it is, with e = 0, which stops the slip. If it does nothing
@@ -67,13 +69,14 @@ Directions = Float[Array, "k t"]
 class Memory(eqx.Module):
     """What is known of the contacts from before an event.
 
-    mode: their modes. r: their forces.
+    mode: their modes. r: their forces. t: the directions of slip that they hold.
     lifts: those whose normal force fell to zero. breaks: those that left their cone.
     stops: those whose slip came to an end.
     """
 
     mode: Int[Array, " k"]
     r: Numbers
+    t: Directions
     lifts: ContactMask
     breaks: ContactMask
     stops: ContactMask
@@ -81,7 +84,7 @@ class Memory(eqx.Module):
     @staticmethod
     def none(k: int, d: int) -> "Memory":
         no = jnp.zeros(k, bool)
-        return Memory(jnp.full(k, OPEN), jnp.zeros((k, d)), no, no, no)
+        return Memory(jnp.full(k, OPEN), jnp.zeros((k, d)), jnp.zeros((k, d - 1)), no, no, no)
 
     @staticmethod
     def of(model: Model, point: Point, fired: GuardMask, r: Numbers) -> "Memory":
@@ -91,6 +94,7 @@ class Memory(eqx.Module):
         return Memory(
             mode=mode,
             r=r,
+            t=contacts.held_directions(model, point)[0],
             lifts=normal & (mode != OPEN),
             breaks=tangential & (mode == STICK),
             stops=tangential & (mode == SLIP),
@@ -98,7 +102,8 @@ class Memory(eqx.Module):
 
     def unless(self, hit: Bool[Array, ""]) -> "Memory":
         """What still counts if there was an impact or not."""
-        return Memory(self.mode, self.r, self.lifts & ~hit, self.breaks & ~hit, self.stops & ~hit)
+        fired = (self.lifts & ~hit, self.breaks & ~hit, self.stops & ~hit)
+        return Memory(self.mode, self.r, self.t, *fired)
 
 
 class Next(NamedTuple):
@@ -173,9 +178,13 @@ class Meeting:
         still = still | (memory.stops & (speed <= self.slow))
         still = still & ~memory.breaks & (self.laws.mu > 0)
         t = jnp.where(memory.breaks[:, None], -_unit(memory.r[:, 1:]), _unit(slip))
+        pull = self.pull(v)
+        idle = still & (memory.mode == SLIP) & ~memory.stops
+        t = jnp.where(idle[:, None], memory.t, t)
+        still = still & ~(idle & self._go_along(pull, t, idle, memory))
         stays = self.touching & (psi[:, 0] <= self.tiny[:, 0])
         on = stays & ~memory.lifts
-        W, c, mu = self._given(self.pull(v), still, t)
+        W, c, mu = self._given(pull, still, t)
         found = cone.solve(W, c, mu, on, self._starts(W, c, on, memory))
         psi_N = small.matvec(W, found.P.reshape(-1)).reshape(c.shape)[:, 0] + c[:, 0]
         stuck = jnp.diagonal(W).reshape(c.shape)[:, 0] <= 0
@@ -188,6 +197,18 @@ class Meeting:
         t = jnp.where((mode == SLIP)[:, None], t, 0.0)
         paradox = jnp.any(falls) | (~found.solved & jnp.any(on & stuck))
         return Next(mode, t, still, found.solved & ~jnp.any(falls), paradox)
+
+    def _go_along(
+        self, c: Numbers, t: Directions, idle: ContactMask, memory: Memory
+    ) -> Bool[Array, ""]:
+        """Whether contacts that are on the edge of their cone, but could not slip as others stick,
+        begin to slip with those that leave their cone."""
+        mode = jnp.where(memory.breaks, SLIP, memory.mode)
+        r = reactions(self.rows.W, c, mode, self.laws.mu, t)
+        rate = small.matvec(self.rows.W, r.reshape(-1)).reshape(c.shape) + c
+        along = jnp.sum(rate[:, 1:] * t, axis=1)
+        backwards = idle & (along < -ENOUGH * jnp.max(jnp.abs(c)))
+        return jnp.any(memory.breaks) & ~jnp.any(backwards)
 
     def _given(
         self, c: Numbers, still: ContactMask, t: Directions

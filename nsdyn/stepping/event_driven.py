@@ -430,7 +430,7 @@ class EventDriven(AbstractIntegrator):
         if not model.has_contacts or contact_size(model)[1] < 3:
             return state
         h = model.step * (SLOW_PIECE if self.controls_error else 1.0)
-        point = turned(model, state.point, state.memory.lam, h, p)
+        point = turned(model, state.point, state.memory.a, state.memory.lam, h, p)
         guard = model.guards(point, state.memory.lam, p)
         return eqx.tree_at(lambda x: (x.point, x.guard), state, (point, guard))
 
