@@ -298,7 +298,8 @@ class Model(eqx.Module):
             if self.has_contacts:
                 rows = self.bilateral
                 least = kkt.least_norm_multipliers(solve, G[rows], lam[rows])
-                lam = lam.at[rows].set(least)
+                wide = jnp.asarray(np.eye(self.m)[:, rows])
+                lam = lam + wide @ (least - lam[rows])
             else:
                 lam = kkt.least_norm_multipliers(solve, G, lam)
         shares = split(lam, self.row_counts)
