@@ -73,7 +73,7 @@ class ContactModes(AbstractConstraint):
 
     def hold(self, q: AnyConfiguration, t: AnyTime, p: Params) -> Held:
         """t_0, padded, and whether t = t_0; zero where that is not known."""
-        k = self.contacts.gaps(q, t, p).shape[0]
+        k = jnp.size(self.contacts.gap(q, t, p))
         return jnp.zeros((k, MOST_TANGENTS + 1))
 
     def guards(
