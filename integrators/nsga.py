@@ -40,7 +40,7 @@ from nsdyn.errors import ProblemError
 from nsdyn.integrators import _contact_levels
 from nsdyn.integrators._alpha import AlphaStep, alpha, begin, radius
 from nsdyn.integrators._time_stepping import AbstractTimeStepping, NewMode, Step, projected
-from nsdyn.laws.base import Jump
+from nsdyn.laws.base import AbstractLaw, Jump
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics.newton import Newton
@@ -95,6 +95,7 @@ class NSGA(AbstractTimeStepping):
         memory: Any,
         h: Number,
         p: Params,
+        law: AbstractLaw,
         new_mode: NewMode | None = None,
     ) -> Step:
         if model.has_contacts:
@@ -107,6 +108,7 @@ class NSGA(AbstractTimeStepping):
                 memory,
                 h,
                 p,
+                law,
                 new_mode,
             )
         move = AlphaStep.of(alpha(self.rho_inf), model, point, memory, h)

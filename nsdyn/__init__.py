@@ -20,6 +20,7 @@ find_folders_beside(Path(__file__).resolve().parent)
 find_user_folders()
 
 from nsdyn._version import __version__  # noqa: E402
+from nsdyn.analysis.contact_ledger import Ledger, ledger  # noqa: E402
 from nsdyn.constraints.base import AbstractConstraint  # noqa: E402
 from nsdyn.constraints.blended import Blended  # noqa: E402
 from nsdyn.constraints.contact import Contact  # noqa: E402
@@ -36,6 +37,7 @@ from nsdyn.driver.step_doubling import ErrorEstimate, error_estimate  # noqa: E4
 from nsdyn.errors import (  # noqa: E402
     CoarseStepWarning,
     FileError,
+    FullTableWarning,
     LeftOutWarning,
     LostRunsWarning,
     NsdynError,
@@ -84,6 +86,8 @@ __all__ = [
     "Events",
     "FileError",
     "Fixed",
+    "FullTableWarning",
+    "Ledger",
     "LeftOutWarning",
     "LostRunsWarning",
     "Memory",
@@ -111,6 +115,7 @@ __all__ = [
     "__version__",
     "error_estimate",
     "lagrange",
+    "ledger",
     "load",
     "lock",
     "rollout",

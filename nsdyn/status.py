@@ -88,8 +88,10 @@ MESSAGES = {
         "MuellerTransition"
     ),
     Status.ENERGY_GAIN: (
-        "a position E < 1/2 of the impulse between the old and the new gradients produces kinetic "
-        "energy. Choose E >= 1/2, or permit it with allow_energy_gain=True"
+        "the law creates kinetic energy. Between the old and the new gradients a position E < 1/2 "
+        "does so: choose E >= 1/2. In an impact of Contacts friction may do so if e > 0 and e_T is "
+        "another number: try law=Fremond(), or e_T = e for all contacts. Or permit it with "
+        "allow_energy_gain=True, for Contacts law=Newton(allow_energy_gain=True)"
     ),
     Status.BAD_POSITION: (
         "the position E of the impulse lies outside [0, 1]. Choose E between 0 (the old gradients) "

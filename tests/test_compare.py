@@ -358,13 +358,21 @@ def test_an_integrator_on_its_own_is_not_wrapped():
 
 @pytest.fixture(scope="module")
 def tables():
-    return pairs.pairs(), pairs.switches()
+    return pairs.pairs(), pairs.switches(), pairs.impacts()
 
 
 def test_capability_tables_of_the_documentation(tables):
     hint = "print it with: python -c 'from nsdyn.studies.lib import pairs; print(pairs.markdown())'"
-    for table, page in zip(tables, ("schemes.md", "laws.md"), strict=True):
+    for table, page in zip(tables, ("schemes.md", "laws.md", "laws.md"), strict=True):
         assert table.markdown() in (CONCEPTS / page).read_text("utf-8"), hint
+
+
+def is_for_impacts(cls):
+    return issubclass(cls, laws.AbstractImpactLaw)
+
+
+def is_for_modes(cls):
+    return not is_for_impacts(cls)
 
 
 def test_capability_table_is_complete(tables, monkeypatch):
@@ -375,12 +383,14 @@ def test_capability_table_is_complete(tables, monkeypatch):
         "EventDriven(RK4(formulation='minimal'))",
         "EventDriven(GeneralizedAlpha(index=1), project=False)",
     } < set(methods)
-    for table in tables:
+    for table, is_listed in zip(tables, (is_for_modes, is_for_modes, is_for_impacts), strict=True):
         shown = "\n".join(row[0] for row in table.rows)
-        assert not [name for name in _laws() if f"`{name}" not in shown]
+        listed = [name for name, cls in _laws().items() if is_listed(cls)]
+        assert not [name for name in listed if f"`{name}" not in shown]
     assert {cell for row in tables[0].rows for cell in row[1:]} >= {"yes", "switching only (1)"}
     monkeypatch.setattr(pairs, "switches", lambda: tables[1])
     result = call("list", "--pairs")
     assert result.exit_code == 0
     assert re.search(r"^Restitution +LAW_VIOLATES +LAW_VIOLATES +yes", result.stdout, re.MULTILINE)
     assert "nothing rebounds" in result.stdout
+    assert re.search(r"^Fremond +yes +no *$", result.stdout, re.MULTILINE)

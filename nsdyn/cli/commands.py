@@ -556,6 +556,7 @@ def _list_pairs() -> None:
         "laws and kinds of mode changes: constraints are exchanged or added, a contact closes",
         pairs.switches(),
     )
+    show_pairs("impact laws, for Contacts", pairs.impacts())
 
 
 def _require_target(option: str, path: Path | None, suffixes: Collection[str]) -> None:

@@ -17,7 +17,9 @@ from nsdyn.constraints.base import AbstractConstraint, Scale
 from nsdyn.driver.grid import Grid
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw
+from nsdyn.laws.impact import AbstractImpactLaw
 from nsdyn.laws.post_switch import PostSwitchGradient
+from nsdyn.mechanics import contact_rows
 from nsdyn.mechanics.model import Model
 from nsdyn.mechanics.system import System
 from nsdyn.problem import Problem, as_arrays
@@ -155,6 +157,7 @@ def _check_pair(problem: Problem, integrator: Any, law: Any) -> AbstractIntegrat
             f"law: expected an impulse law such as PostSwitchGradient(), found {law!r}"
         )
     _check_contacts(problem, driven, integrator)
+    _check_impact_law(problem, law)
     reason = driven.incompatibility(law, problem.constraint)
     if reason is not None:
         pair = f"{type(integrator).__name__} and {type(law).__name__}"
@@ -181,6 +184,23 @@ def _check_contacts(problem: Problem, driven: AbstractIntegrator, given: Any) ->
             "Problem(constraint=...): expected Contact or Contacts, found both; their impacts "
             "would not know of each other. Put all gaps into Contacts"
         )
+
+
+def _check_impact_law(problem: Problem, law: AbstractLaw) -> None:
+    """Refuse an impact law that the contacts of the problem cannot obey."""
+    if not isinstance(law, AbstractImpactLaw):
+        return
+    name = type(law).__name__
+    parts = problem.constraint
+    if any(part.mode_depends_on_impact for part in parts):
+        raise ProblemError(
+            f"law: {name} is a law for Contacts, and would leave Contact to "
+            f"{type(law.bilateral).__name__}. Use Contacts, or Restitution(e) with Contact"
+        )
+    if any(part.unilateral for part in parts):
+        objection = law.objection(contact_rows.size(problem.model())[0])
+        if objection is not None:
+            raise ProblemError(f"law: {name} does not fit {problem.name}: {objection}")
 
 
 def _check_rank(problem: Problem, law: AbstractLaw) -> None:

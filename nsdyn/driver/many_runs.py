@@ -34,7 +34,7 @@ from nsdyn.driver.sweep_parts import Part
 from nsdyn.errors import LostRunsWarning, NsdynError, ProblemError, warn
 from nsdyn.laws.base import AbstractLaw
 from nsdyn.problem import Problem
-from nsdyn.results.events import Events
+from nsdyn.results.events import Events, warn_if_full
 from nsdyn.results.solution import SAMPLES, Solution, plain
 from nsdyn.results.sweep_folder import SweepFolder
 from nsdyn.stepping.integrator import IntegratorLike
@@ -114,6 +114,7 @@ def sweep(
         results = _in_memory(ready, jobs, client, report)
         solution = results.with_settings(dataclasses.replace(settings, backend=ready.backend))
     _warn_if_singular(problem, batch, solution.events)
+    warn_if_full(solution.events, problem.constraint, run.max_events)
     return solution
 
 

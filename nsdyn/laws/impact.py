@@ -28,15 +28,18 @@ from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
+from numpy.typing import ArrayLike
 
-from nsdyn._types import Code, Scalar
+from nsdyn._types import Code
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
 from nsdyn.laws.post_switch import PostSwitchGradient
 from nsdyn.numerics import cone, small
-from nsdyn.status import Status
+from nsdyn.status import MESSAGES, Status
 
 ROUND_OFF = 1e-9  # of the energies of an impact; its impulses are solved to that
 
@@ -101,6 +104,10 @@ class AbstractImpactLaw(AbstractLaw):
     To write one, implement `impulses`, and say in class variables whether it can gain energy and
     why it does not fit time steps. Most laws solve one problem only: derive them from
     `AbstractShiftedLaw`.
+
+    bilateral: the law for the other constraints.
+    allow_energy_gain: whether a run goes on after an impact that creates energy. Without, it stops
+        with `Status.ENERGY_GAIN`.
     """
 
     can_gain_energy: eqx.AbstractClassVar[bool]
@@ -128,7 +135,40 @@ class AbstractImpactLaw(AbstractLaw):
         """`Status.ENERGY_GAIN` if the impulses create energy and that is not allowed."""
         if self.allow_energy_gain:
             return Status.OK
-        return jnp.where(gains_energy(impact, P), Status.ENERGY_GAIN, Status.OK)
+        gains = gains_energy(P, impact.free, impact.before, impact.after(P))
+        return jnp.where(gains, Status.ENERGY_GAIN, Status.OK)
+
+    def objection(self, k: int) -> str | None:
+        """Why the law has no answer for k contacts; None if it has."""
+        return None
+
+    def collide(
+        self,
+        M: ArrayLike,
+        H: ArrayLike,
+        v_before: ArrayLike,
+        mu: ArrayLike = 0.0,
+        e: ArrayLike = 0.0,
+        e_T: ArrayLike = 0.0,
+    ) -> "Collision":
+        """The impact of k contacts that all touch, without a run.
+
+        M: mass matrix, shape (n, n). H: the gradients of the contact rows, shape (k, d, n), of each
+        contact first that of its distance, then those of the velocities along its surface (none
+        if d = 1). v_before: velocity, shape (n,). mu, e, e_T: one number, or one for each contact.
+
+        Raises ProblemError if the law has no answer, or if it creates energy and that is not
+        allowed. Traced code cannot raise: look at `solved` there.
+        """
+        arguments = _collision(self, M, H, v_before, mu, e, e_T)
+        if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((self, arguments))):
+            return _collided(self, arguments, True)[1]
+        code, found = _collided(self, arguments, False)
+        if not found.solved:  # all that can be tried takes long to compile
+            code, found = _collided(self, arguments, True)
+        if code != Status.OK:
+            raise ProblemError(f"{type(self).__name__}.collide: {MESSAGES[Status(int(code))]}")
+        return found
 
     @property
     def reasons(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -149,18 +189,44 @@ class AbstractImpactLaw(AbstractLaw):
         return self.bilateral.failure_code(change)
 
 
+class Collision(NamedTuple):
+    """The impact that `AbstractImpactLaw.collide` computed.
+
+    v_after: the velocity after it. P: the impulses of the contacts on the mechanism, shape (k, d),
+    normal first. work: P (psi- + psi+)/2 of the same shape, whose sum is the change of kinetic
+    energy. mode: 0 open, 1 stick, 2 slip. solved: whether the impulses were found.
+    """
+
+    v_after: Float[Array, " n"]
+    P: Float[Array, "k d"]
+    work: Float[Array, "k d"]
+    mode: Int[Array, " k"]
+    solved: Bool[Array, ""]
+
+
 class AbstractShiftedLaw(AbstractImpactLaw):
-    """An impact law that solves one problem, (2). To write one, implement `shift`."""
+    """An impact law that solves one problem, (2). To write one, implement `shift`. Such laws fit
+    time steps too.
+
+    bilateral: the law for the other constraints.
+    allow_energy_gain: whether a run goes on after an impact that creates energy.
+    """
 
     @abstractmethod
-    def shift(self, before: Float[Array, "k d"], E: Float[Array, "k d"]) -> Float[Array, "k d"]:
-        """s(psi-) of (2)."""
+    def shift(
+        self, before: Float[Array, "k d"], E: Float[Array, "k d"], hit: Bool[Array, " k"]
+    ) -> Float[Array, "k d"]:
+        """s(psi-) of (2), from the rates before and the coefficients of restitution.
+
+        hit: which contacts take part in an impact. In a time step in which no contact closes there
+        is none; contacts rest and slide.
+        """
 
     def impulses(self, impact: Impact, careful: bool = False) -> Pressed:
         before = impact.before
         if impact.slow is not None:
             before = before.at[:, 0].set(jnp.where(impact.slow, 0.0, before[:, 0]))
-        b = impact.free + self.shift(before, impact.E)
+        b = impact.free + self.shift(before, impact.E, impact.on)
         found = cone.solve(impact.W, b, impact.mu, impact.on, impact.P0, careful=careful)  # (2)
         return Pressed(found.P, found.solved, found.mode)
 
@@ -170,15 +236,82 @@ def work(P: Float[Array, "k d"], one: Array, other: Array) -> Float[Array, "k d"
     return 0.5 * P * (one + other)
 
 
-def gains_energy(impact: Impact, P: Float[Array, "k d"]) -> Bool[Array, ""]:
-    """Whether the impulses create energy, (3)."""
-    after = impact.after(P)
-    total = lambda rates: jnp.sum(work(P, rates, after))
-    least = jnp.minimum(total(impact.free), total(impact.before))
-    return least > ROUND_OFF * _size(impact, P, after)
+def gains_energy(
+    P: Float[Array, "k d"],
+    free: Float[Array, "k d"],
+    before: Float[Array, "k d"],
+    after: Float[Array, "k d"],
+) -> Bool[Array, ""]:
+    """Whether the impulses create energy, (3), with the rates psi_free, psi- and psi+."""
+    least = jnp.minimum(jnp.sum(work(P, free, after)), jnp.sum(work(P, before, after)))
+    sizes = jnp.abs(free) + jnp.abs(before) + jnp.abs(after)
+    return least > ROUND_OFF * jnp.sum(jnp.abs(P) * sizes)
 
 
-def _size(impact: Impact, P: Float[Array, "k d"], after: Float[Array, "k d"]) -> Scalar:
-    """The size of the terms of (3)."""
-    rates = jnp.abs(impact.free) + jnp.abs(impact.before) + jnp.abs(after)
-    return jnp.sum(jnp.abs(P) * rates)
+def _collision(
+    law: AbstractImpactLaw,
+    M: ArrayLike,
+    H: ArrayLike,
+    v: ArrayLike,
+    mu: ArrayLike,
+    e: ArrayLike,
+    e_T: ArrayLike,
+) -> tuple[Array, ...]:
+    """The arguments of `collide`, checked."""
+    M, H, v = (jnp.asarray(x, float) for x in (M, H, v))
+    n = v.shape[0] if v.ndim == 1 else -1
+    if n < 0 or M.shape != (n, n) or H.ndim != 3 or H.shape[2] != n:
+        raise ProblemError(
+            f"{type(law).__name__}.collide: expected M (n, n), H (k, d, n) and v_before (n,), "
+            f"found shapes {M.shape}, {H.shape} and {v.shape}"
+        )
+    k = H.shape[0]
+    objection = law.objection(k)
+    if objection is not None:
+        raise ProblemError(f"{type(law).__name__}.collide: {objection}")
+    given = (("mu", mu, np.inf), ("e", e, 1.0), ("e_T", e_T, 1.0))
+    return M, H, v, *(_per_contact(law, name, x, most, k) for name, x, most in given)
+
+
+def _per_contact(law: AbstractImpactLaw, name: str, given: ArrayLike, most: float, k: int) -> Array:
+    x = jnp.asarray(given, float)
+    inside = isinstance(x, jax.core.Tracer) or bool(np.all((np.asarray(x) >= 0) & (x <= most)))
+    if x.shape not in ((), (1,), (k,)) or not inside:
+        bounds = "at least 0" if most == np.inf else "from 0 to 1"
+        raise ProblemError(
+            f"{type(law).__name__}.collide({name}=...): expected one number {bounds}, or one for "
+            f"each of {k} contacts, found {given!r}"
+        )
+    return jnp.broadcast_to(x, (k,))
+
+
+@eqx.filter_jit
+def _collided(
+    law: AbstractImpactLaw, arguments: tuple[Array, ...], careful: bool
+) -> tuple[Array, Collision]:
+    """A status and the impact."""
+    M, H, v, mu, e, e_T = arguments
+    k, d, n = H.shape
+    rows = H.reshape(k * d, n)
+    Y = small.factor(M)(rows.T)
+    rates = small.matvec(rows, v).reshape(k, d)
+    impact = Impact(
+        W=small.matmul(rows, Y),
+        before=rates,
+        free=rates,
+        mu=mu,
+        E=jnp.concatenate([e[:, None], jnp.repeat(e_T[:, None], d - 1, axis=1)], axis=1),
+        on=jnp.ones(k, bool),
+        kept=rates[:, 0] >= 0,
+        P0=jnp.zeros((k, d)),
+    )
+    P, solved, mode = law.impulses(impact, careful)
+    code = jnp.where(solved, law.gain_code(impact, P), Status.CONTACT_UNSOLVED)
+    found = Collision(
+        v_after=v + small.matvec(Y, P.reshape(-1)),
+        P=P,
+        work=work(P, rates, impact.after(P)),
+        mode=mode,
+        solved=solved,
+    )
+    return code, found

@@ -15,7 +15,7 @@ C. Glocker: Set-Valued Force Laws. Springer 2001.
 
 from typing import ClassVar
 
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from nsdyn.laws.base import AbstractLaw
 from nsdyn.laws.impact import AbstractImpactLaw, AbstractShiftedLaw
@@ -36,7 +36,9 @@ class Newton(AbstractShiftedLaw):
     can_gain_energy: ClassVar[bool] = True
     unfit_for_time_steps: ClassVar[str | None] = None
 
-    def shift(self, before: Float[Array, "k d"], E: Float[Array, "k d"]) -> Float[Array, "k d"]:
+    def shift(
+        self, before: Float[Array, "k d"], E: Float[Array, "k d"], hit: Bool[Array, " k"]
+    ) -> Float[Array, "k d"]:
         return E * before  # (1)
 
 

@@ -209,12 +209,14 @@ class ContactRows:
         model = self.here.model
         flat = P.reshape(-1)
         Lam = Lam + small.matvec(self.C, flat) - spread(model, P)
-        direction = jnp.where(is_contact(model)[:, None], self._directions(), direction)
+        direction = jnp.where(is_contact(model)[:, None], self._directions(P), direction)
         return v + small.matvec(self.B, flat), Lam, direction
 
-    def _directions(self) -> Jacobian:
+    def _directions(self, P: Float[Array, "k d"]) -> Jacobian:
+        """H in the places of its rows; 0 for contacts without an impulse."""
         k, d = self.shape
-        columns = self.H.reshape(k, d, -1)
+        acts = jnp.any(P != 0, axis=1)
+        columns = jnp.where(acts[:, None, None], self.H.reshape(k, d, -1), 0.0)
         return jax.vmap(lambda x: spread(self.here.model, x), in_axes=2, out_axes=1)(columns)
 
     def rates(self, x: Velocity) -> Float[Array, "k d"]:

@@ -148,6 +148,12 @@ class Model(eqx.Module):
     def has_contacts(self) -> bool:
         return any(part.unilateral for part in self.parts)
 
+    @property
+    def may_have_events(self) -> bool:
+        """Whether a step may have to be repeated carefully: because a guard fires, or for the sake
+        of contacts."""
+        return self.k > 0 or self.has_contacts
+
     # The parts and their shares of mode, rows and guards.
 
     def split_mode(self, mode: Any) -> list[Any]:

@@ -151,18 +151,18 @@ class Meeting:
         a, _ = self.here.solve(self.here.f(v), -gamma)
         return self.rows.rates(a) + contacts.padded(self.model, gamma)
 
-    def pushed(self, jump: Jump, P: Numbers) -> Jump:
-        """The jump with these impulses of contacts too."""
-        return Jump(*self.rows.landed(*jump, P))
+    def pushed(self, v: Velocity, P: Numbers) -> Velocity:
+        """The velocity with these impulses of contacts too."""
+        return v + small.matvec(self.rows.B, P.reshape(-1))
 
     def stopped(self, psi: Numbers, mode: Int[Array, " k"]) -> Numbers:
         """The impulses that take away the rates which must be zero in these modes."""
         none = jnp.zeros_like(psi)
         return reactions(self.rows.W, psi, mode, none[:, 0], none[:, 1:])
 
-    def settled(self, jump: Jump) -> Numbers:
+    def settled(self, v: Velocity) -> Numbers:
         """The impulses for contacts that leave an impact, but no faster than their rest speed."""
-        psi = self.rates(jump.v_after)
+        psi = self.rates(v)
         slow = self.touching & (psi[:, 0] <= self.rest[:, 0])
         still = _length(psi[:, 1:]) <= _length(self.tiny[:, 1:])
         mode = jnp.where(slow, jnp.where(still, STICK, SLIP), OPEN)
@@ -266,12 +266,13 @@ def settled(model: Model, point: Point, p: Params) -> Point:
 class Landing(NamedTuple):
     """A velocity after impulses, with what led there and what follows.
 
-    jump: velocity and impulses. next: the modes that follow.
+    v: the velocity. P: the impulses of contacts so far. next: the modes that follow.
     paradox: whether there are none, so that an impulse has to help. done: whether all is found.
     code: why there is no answer, or OK.
     """
 
-    jump: Jump
+    v: Velocity
+    P: Numbers
     next: Next
     paradox: Bool[Array, ""]
     done: Bool[Array, ""]
@@ -295,11 +296,11 @@ def change_contacts(
     gap = contacts.shares_of_guards(model, fired.astype(int))[0] > 0
     near = touching(model, after, p) | (memory.mode != OPEN) | gap
     meeting = Meeting(here, near, motion.c)
-    found = _rounds(meeting, jump, acts, memory, impacts)
+    found = _rounds(meeting, jump.v_after, acts, memory, impacts)
     mode = found.next.mode
     rest = jnp.where((mode != OPEN) & found.next.still, STICK, mode)
-    left = meeting.stopped(meeting.rates(found.jump.v_after), rest)
-    jump = meeting.pushed(found.jump, left)
+    left = meeting.stopped(meeting.rates(found.v), rest)
+    jump = Jump(*meeting.rows.landed(*jump, found.P + left))
     landed = contacts.with_directions(model, contacts.with_modes(model, after, mode), found.next.t)
     landed = landed.replace(v=jump.v_after)
     code = found.code
@@ -312,7 +313,7 @@ def change_contacts(
 
 def _rounds(
     meeting: Meeting,
-    jump: Jump,
+    v: Velocity,
     acts: Bool[Array, ""],
     memory: Memory,
     law: AbstractImpactLaw,
@@ -326,8 +327,7 @@ def _rounds(
     k, d = meeting.rows.shape
     no = jnp.zeros((), bool)
     nothing = Next(memory.mode, jnp.zeros((k, d - 1)), jnp.zeros(k, bool), no, no)
-    jump = meeting.pushed(jump, jnp.zeros((k, d)))
-    begin = Landing(jump, nothing, no, no, jnp.zeros((), int))
+    begin = Landing(v, jnp.zeros((k, d)), nothing, no, no, jnp.zeros((), int))
     return jax.lax.scan(one, begin, jnp.array(STARTS))[0]
 
 
@@ -340,16 +340,15 @@ def _round(
     start: Array,
 ) -> Landing:
     """One round: an impact if there is one, or the impulse of 5., and the next modes."""
-    v = found.jump.v_after
-    free = meeting.rates(v)
+    free = meeting.rates(found.v)
     approach = jnp.any(meeting.touching & (free[:, 0] < -meeting.tiny[:, 0]))
     hit = found.paradox | acts | approach
     impact = _impact(meeting, free, memory, found.paradox, start)
     pressed = law.impulses(impact)
     P = jnp.where(hit, pressed.P, 0.0)
-    jump = meeting.pushed(found.jump, P)
-    jump = meeting.pushed(jump, jnp.where(hit, meeting.settled(jump), 0.0))
-    follows = meeting.next_modes(jump.v_after, memory.unless(hit))
+    settle = jnp.where(hit, meeting.settled(meeting.pushed(found.v, P)), 0.0)
+    v = meeting.pushed(found.v, P + settle)
+    follows = meeting.next_modes(v, memory.unless(hit))
     unsolved = hit & ~pressed.solved
     nothing = found.paradox & jnp.all(jnp.abs(free - impact.after(P)) <= meeting.tiny)
     code = first_of(
@@ -359,7 +358,8 @@ def _round(
         (~follows.solved, jnp.asarray(int(Status.CONTACT_UNSOLVED))),
     )
     fresh = Landing(
-        jump=jump,
+        v=v,
+        P=found.P + P + settle,
         next=follows,
         paradox=~follows.solved,
         done=follows.solved | nothing,

@@ -165,7 +165,7 @@ class EventDriven(AbstractIntegrator):
         return state.with_failure(jnp.any(negative), Status.GUARD_NEGATIVE, point)
 
     def step_smooth(
-        self, model: Model, state: State, t_next: Number, p: Params
+        self, model: Model, state: State, t_next: Number, law: AbstractLaw, p: Params
     ) -> tuple[State, Bool[Array, ""]]:
         if not self.controls_error:
             return self._attempt(model, state, t_next, p)

@@ -134,7 +134,7 @@ class AbstractIntegrator(eqx.Module):
 
     @abstractmethod
     def step_smooth(
-        self, model: Model, state: State, t_next: Number, p: Params
+        self, model: Model, state: State, t_next: Number, law: AbstractLaw, p: Params
     ) -> tuple[State, Bool[Array, ""]]:
         """The state at t_next if there is no event, and whether there is one."""
 
