@@ -380,8 +380,11 @@ def _impact(
     W = meeting.rows.W
     before = jnp.where(paradox, free, meeting.rates(meeting.here.point.v))
     E = meeting.laws.E
-    slow = jnp.abs(E[:, 0] * before[:, 0]) <= meeting.rest[:, 0]  # (1)
-    E = E.at[:, 0].set(jnp.where(slow, 0.0, E[:, 0]))
+    rests = jnp.abs(before[:, 0]) <= meeting.tiny[:, 0]
+    kept = (memory.mode != OPEN) | rests
+    slow = ~kept & (jnp.abs(E[:, 0] * before[:, 0]) <= meeting.rest[:, 0])  # (1)
+    first = (jnp.arange(E.shape[1]) == 0)[None, :]
+    E = jnp.where(first & slow[:, None], 0.0, E)
     all_stick = jnp.where(meeting.touching, STICK, OPEN)
     P0 = reactions(W, free, all_stick, meeting.laws.mu, jnp.zeros_like(free[:, 1:]))
     return Impact(
@@ -391,6 +394,6 @@ def _impact(
         mu=meeting.laws.mu,
         E=jnp.where(paradox, 0.0, E),
         on=meeting.touching,
-        kept=memory.mode != OPEN,
+        kept=kept,
         P0=jax.lax.stop_gradient(start * P0),
     )
