@@ -373,7 +373,7 @@ class AbstractTimeStepping(AbstractIntegrator):
             landed, memory = jax.tree.map(choose, (landed, fresh), (end, memory))
         arrived = _arrived(model, state, step._replace(point=landed, memory=memory), t_next, p)
         arrived = _without_gain(arrived, step, start)
-        record = record_of(before, landed, Lam, answer)
+        record = record_of(before, landed, Lam, answer.jump.direction, answer.kinetic)
         code = status_of(model, landed, answer, here, p)
         if not self.jumps:
             code = jnp.where(code == Status.LAW_VIOLATES, Status.OK, code)

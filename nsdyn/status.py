@@ -28,6 +28,7 @@ class Status(IntEnum):
     TOO_MANY_STEPS = 17
     CONTACT_UNSOLVED = 18
     LOST = 19
+    PAINLEVE = 20
 
 
 MESSAGES = {
@@ -105,6 +106,11 @@ MESSAGES = {
         "no impulses were found that satisfy all contacts together. There may be none, as for a "
         "body between walls that close or between contacts and constraints that drive it; else try "
         "a smaller step"
+    ),
+    Status.PAINLEVE: (
+        "no forces exist with which the contacts could go on, and no impulse either that would "
+        "stop their slip (Painleve's paradox: friction presses a sliding contact harder than the "
+        "load would lift it). Try a smaller mu, or MoreauJean(), which needs no forces"
     ),
     Status.LOST: (
         "the processes of the sweep that were to compute this run died, one after the other: they "

@@ -415,7 +415,7 @@ def test_bad_input_is_named_before_the_run():
     bad(
         "does not resolve Contacts",
         lambda: C(below_ball),
-        integrator=EventDriven(RK4()),
+        integrator=EventDriven(RK4("minimal")),
     )
     bad("expected Contact or Contacts, found both", lambda: (C(below_ball), nsdyn.Contact(floor)))
 

@@ -127,7 +127,7 @@ def setup(
     watch(driven, law)
     return Setup(
         system=problem.system,
-        parts=problem.constraint,
+        parts=driven.constraints_of(problem.constraint),
         integrator=driven,
         law=law,
         tolerances=_default_tolerances() if tolerances is None else tolerances,
@@ -175,9 +175,9 @@ def _check_contacts(problem: Problem, driven: AbstractIntegrator, given: Any) ->
         return
     if not driven.resolves_contacts:
         raise ProblemError(
-            f"integrator: {given!r} does not resolve Contacts, whose impulses depend on each other "
-            "in every step. Use NSGA() or MoreauJean(), or Contact (without friction) in place of "
-            "Contacts"
+            f"integrator: {given!r} does not resolve Contacts, whose forces depend on each other. "
+            "Use NSGA(), MoreauJean(), EventDriven(RK4()) or EventDriven(DormandPrince()), or "
+            "Contact (without friction) in place of Contacts"
         )
     if any(part.mode_depends_on_impact for part in parts):
         raise ProblemError(

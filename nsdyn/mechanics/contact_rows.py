@@ -29,6 +29,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn._types import Jacobian, Params, Rows, Velocity
+from nsdyn.constraints.contact_modes import ContactModes
 from nsdyn.constraints.contacts import Contacts
 from nsdyn.mechanics.model import Model, Point, split
 from nsdyn.mechanics.saddle_point import SaddlePoint
@@ -53,8 +54,15 @@ def _counts(model: Model) -> list[tuple[int, int]]:
 
 def _contacts(model: Model) -> list[tuple[Contacts, int, int]]:
     """The parts that are contacts, with their numbers of contacts and of rows of each."""
-    each = zip(model.parts, _counts(model), strict=True)
+    plain = [part.contacts if isinstance(part, ContactModes) else part for part in model.parts]
+    each = zip(plain, _counts(model), strict=True)
     return [(part, k, d) for part, (k, d) in each if isinstance(part, Contacts)]
+
+
+def have_modes(model: Model) -> bool:
+    """Whether the modes of contacts say how the mechanism moves, as in event-driven runs; in time
+    stepping they are a result."""
+    return any(isinstance(part, ContactModes) for part in model.parts)
 
 
 def size(model: Model) -> tuple[int, int]:
@@ -130,6 +138,44 @@ def with_modes(model: Model, point: Point, mode: Int[Array, " k"]) -> Point:
         all_modes.append(mode[first : first + k].astype(old.dtype) if k else old)
         first += k
     return point.replace(mode=model.join_modes(all_modes))
+
+
+def held_directions(model: Model, point: Point) -> tuple[Float[Array, "k t"], Bool[Array, "k 1"]]:
+    """The directions of slip that the contacts hold, and which of them do not turn."""
+    _, d = size(model)
+    each = zip(model.parts, point.held, strict=True)
+    held = jnp.concatenate([held for part, held in each if part.unilateral])
+    return held[:, : d - 1], held[:, -1:] > 0
+
+
+def with_directions(
+    model: Model, point: Point, t: Float[Array, "k t"], fixed: Bool[Array, "k 1"] | None = None
+) -> Point:
+    """The point whose contacts hold these directions of slip; None: none of them turns."""
+    fixed = jnp.ones((t.shape[0], 1), bool) if fixed is None else fixed
+    held = []
+    first = 0
+    for part, old in zip(model.parts, point.held, strict=True):
+        if part.unilateral:
+            k, width = old.shape
+            new = t[first : first + k]
+            new = jnp.pad(new, [(0, 0), (0, width - 1 - new.shape[1])])
+            old = jnp.concatenate([new, fixed[first : first + k].astype(float)], axis=1)
+            first += k
+        held.append(old)
+    return point.replace(held=tuple(held))
+
+
+def shares_of_guards(model: Model, values: Array) -> tuple[Array, Array]:
+    """Of the guards of all parts, those of contacts: the normal and the tangential ones, (k,) each;
+    zero where there is no friction."""
+    normal, tangential = [], []
+    pieces = zip(split(values, model.guard_counts), _counts(model), strict=True)
+    for piece, (k, d) in pieces:
+        if k:
+            normal.append(piece[:k])
+            tangential.append(piece[k:] if d > 1 else jnp.zeros_like(piece))
+    return jnp.concatenate(normal), jnp.concatenate(tangential)
 
 
 class ContactProblem(eqx.Module):
