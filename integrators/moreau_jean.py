@@ -35,7 +35,12 @@ be shorter than a step,
 
     e |psi_N| < h/2 |gap_q| |q''|,   q'' from the forces alone                                   (9)
 
-A body at rest has gaps of 0 up to round-off, or up to the tolerance of the projection: without
+Where a given force N presses (`nsdyn.Friction`) the normal impulse is
+
+    P_N = h [theta N_1 + (1 - theta) N_0]                                                        (10)
+
+and a coefficient of friction that follows the speed of slip is that at the start of the step. A
+body at rest has gaps of 0 up to round-off, or up to the tolerance of the projection: without
 projection values up to ROUND_OFF count as 0 in (5), with it up to `Tolerances.touch`.
 
 H is evaluated at q_1, or at q_0, which makes (6) linear in v_1 and is what Siconos does for bodies.
@@ -74,6 +79,8 @@ from nsdyn.numerics.newton import NOISE, Effort, Newton
 from nsdyn.stepping.mode_change import LawAnswer
 
 ROUND_OFF = 1e-13  # of a gap, relative to its terms
+
+PerContact = Float[Array, " k"]
 
 
 def _theta(x: Any) -> Scalar:
@@ -172,7 +179,8 @@ class MoreauJean(AbstractTimeStepping):
         """The contacts of the step."""
         before = contacts.padded(model, model.psi(point, p))
         ahead = contacts.gaps(model, point, p) + self.forecast * h * before[:, 0]
-        laws = contacts.coefficients(model, p)
+        speeds = contacts.speeds(model, before, contacts.modes(model, point))
+        laws = contacts.coefficients(model, p, speeds)
         shift = laws.E * before
         size = contacts.sizes_of_gaps(model, point, p)
         closed = (model.scale.touch if self.projection else ROUND_OFF) * size
@@ -184,18 +192,21 @@ class MoreauJean(AbstractTimeStepping):
             mu=laws.mu,
             shift=shift,
             P0=memory.P,
+            normal=contacts.normal_forces(model, point, p),
             H=contacts.padded(model, model.jacobian(point, p)) if early else None,
         )
 
 
 class Touching(eqx.Module):
     """The contacts of a step: which of them take part, mu, E psi(w), the impulses that the search
-    begins with, and their gradients if they are not those at the end of the step."""
+    begins with, the given normal forces at the start of the step, and the gradients of the rows if
+    they are not those at its end."""
 
     on: Bool[Array, " k"]
     mu: Float[Array, " k"]
     shift: Float[Array, "k d"]
     P0: Float[Array, "k d"]
+    normal: Float[Array, " k"]
     H: Float[Array, "k d n"] | None
 
 
@@ -238,7 +249,9 @@ def _solved(
     jump = projected(here, free) if found is None else found.jump  # (1)
     contact = answer = None
     if touching is not None:
-        jump, contact, answer = _pressed(here, jump, point, touching)
+        forces = contacts.normal_forces(model, end, p)
+        pressing = h * (theta * forces + (1 - theta) * touching.normal)  # (10)
+        jump, contact, answer = _pressed(here, jump, point, touching, pressing)
         found = None if found is None else found._replace(jump=jump)
     end = end.replace(v=jump.v_after)
     x = jump.v_after
@@ -251,7 +264,7 @@ def _solved(
 
 
 def _pressed(
-    here: SaddlePoint, jump: Jump, start: Point, touching: Touching
+    here: SaddlePoint, jump: Jump, start: Point, touching: Touching, pressing: PerContact
 ) -> tuple[Jump, ContactStep, Answer]:
     """The jump with the impulses of the contacts, (6) and (7)."""
     rows = contacts.ContactRows(here, touching.H)
@@ -261,7 +274,10 @@ def _pressed(
         early = start.replace(v=jump.v_after, t=here.point.t)
         rates = contacts.padded(here.model, here.model.psi(early, here.p))
     problem = contacts.ContactProblem(
-        W=rows.W, b=rates + touching.shift, mu=touching.mu, on=touching.on
+        W=rows.W,
+        b=rates + touching.shift + rows.given(pressing),
+        mu=touching.mu,
+        on=touching.on,
     )
     answer = problem.solve(touching.P0)
     jump = Jump(*rows.landed(*jump, answer.P))
