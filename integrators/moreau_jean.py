@@ -37,7 +37,7 @@ be shorter than a step,
 
 Where a given force N presses (`nsdyn.Friction`) the normal impulse is
 
-    P_N = h [theta N_1 + (1 - theta) N_0]                                                        (10)
+    P_N = h [theta N_1 + (1 - theta) N_0]                                                       (10)
 
 and a coefficient of friction that follows the speed of slip is that at the start of the step. A
 body at rest has gaps of 0 up to round-off, or up to the tolerance of the projection: without

@@ -137,9 +137,7 @@ def sizes_of_gaps(model: Model, point: Point, p: Params) -> Float[Array, " k"]:
     return jnp.abs(slope) @ (model.scale.q + jnp.abs(point.q))
 
 
-def coefficients(
-    model: Model, p: Params, speeds: Float[Array, " k"] | None = None
-) -> Coefficients:
+def coefficients(model: Model, p: Params, speeds: Float[Array, " k"] | None = None) -> Coefficients:
     """mu and E; with these speeds of slip, if a coefficient follows them."""
     _, most = size(model)
     found = []
