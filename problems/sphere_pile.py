@@ -76,7 +76,7 @@ def coordinates(n: int) -> tuple[str, ...]:
 
 
 def sphere_pile(
-    n: int = 10,
+    n: int = 4,
     gap: Number = 0.02,
     mu: Number = 0.6,
     R: Number = 0.05,

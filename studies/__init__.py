@@ -13,6 +13,7 @@ STUDIES = (
     "braiding",
     "convergence",
     "energy_theorem",
+    "friction_orders",
     "joint_locking",
     "palm",
     "pantograph",
