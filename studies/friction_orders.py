@@ -183,7 +183,7 @@ def draw(folder: str | Path) -> list[Path]:
     with style.use():
         files = style.save(_figure(data), folder, "figure_1")
     words = CAPTIONS.format(version=described["versions"]["nsdyn"], **ENDS)
-    finest = int(data.count.values[-1])
+    finest = int(data["count"].values[-1])
     steps = {f"{name}_step": end / finest for name, end in ENDS.items()}
     return [
         *files,
@@ -195,7 +195,7 @@ def draw(folder: str | Path) -> list[Path]:
 def _figure(data: Dataset) -> Figure:
     fig, axes = style.figure((1, 3), style.DOUBLE, 2.9)
     for ax, letter, (measure, label) in zip(axes, "abc", DRAWN.items(), strict=True):
-        h = ENDS[MEASURES[measure][0]] / data.count.values
+        h = ENDS[MEASURES[measure][0]] / data["count"].values
         for name, scheme in SCHEMES.items():
             errors = data.error.sel(scheme=name, measure=measure).values
             ax.loglog(h, errors, label=scheme.label, **_look(scheme))

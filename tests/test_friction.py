@@ -34,7 +34,9 @@ def test_friction_oscillator_comes_to_rest(integrator):
     assert rests == pytest.approx(REST_TIME, abs=2 * step)
     assert np.max(np.abs(found.v[found.t > REST_TIME + 2 * step])) < 1e-13
     np.testing.assert_allclose(found.lam[1:, 0], -1.0, rtol=1e-12)  # the given force
-    assert np.all(np.abs(found.lam[1:, 1]) <= 1 + 1e-12)
+    slides = (found.mode[:-1, 0] == SLIP) & (found.mode[1:, 0] == SLIP) & (np.diff(found.t) > 0)
+    same = slides & (found.v[:-1, 0] * found.v[1:, 0] > 0)
+    np.testing.assert_allclose(np.abs(found.lam[1:, 1][same]), 1.0, rtol=1e-9)
 
 
 def test_friction_oscillator_of_siconos():
@@ -100,7 +102,7 @@ FALLING = nsdyn.Problem(
     nsdyn.Friction(sliding, pressing, nsdyn.SpeedDependent(stribeck)),
     q0=[0.5],
     v0=[1.5],
-    t_end=1.0,
+    t_end=0.5,
     params=belt("stribeck").params,
 )
 
@@ -114,7 +116,7 @@ def test_orders_while_force_and_coefficient_change(integrator, order):
         s = y[1] - 0.2
         return [y[1], -y[0] - N / (1 + 3 * abs(s)) * np.sign(s)]
 
-    exact = solve_ivp(slope, (0, 1), [0.5, 1.5], method="DOP853", rtol=1e-12, atol=1e-14).y[:, -1]
+    exact = solve_ivp(slope, (0, 0.5), [0.5, 1.5], method="DOP853", rtol=1e-12, atol=1e-14).y[:, -1]
     errors = []
     for step in (0.02, 0.01):
         found = nsdyn.simulate(FALLING, integrator, step=step, check=False)
@@ -201,6 +203,10 @@ def one(q, v, t, p):
     return 1.0
 
 
+def three_forces(q, v, t, p):
+    return jnp.ones(3)
+
+
 def squared(q, v, t, p):
     return v[1] ** 2
 
@@ -216,7 +222,7 @@ def three(speed, p):
 def test_bad_input_is_named_before_the_run():
     F, C, S = nsdyn.Friction, nsdyn.Contacts, nsdyn.SpeedDependent
     bad(r"Friction\(mu=.*at least 0, found -1", lambda: F(along_disc, one, -1.0))
-    bad(r"Friction\(slip=.*\(2,\).*as normal has 1 entries", lambda: F(two, one, 0.1))
+    bad(r"Friction\(slip=.*\(2,\).*as normal has 3 entries", lambda: F(two, three_forces, 0.1))
     bad(r"Friction\(slip=.*affine in v", lambda: F(squared, one, 0.1))
     bad(r"Friction\(normal=.*expected a function normal\(q, v", lambda: F(two, 3.0, 0.1))
     bad(r"Friction\(mu=.*one number or 1", lambda: F(along_disc, one, [0.1, 0.2]))
