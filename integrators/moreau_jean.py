@@ -43,6 +43,9 @@ and a coefficient of friction that follows the speed of slip is that at the star
 body at rest has gaps of 0 up to round-off, or up to the tolerance of the projection: without
 projection values up to ROUND_OFF count as 0 in (5), with it up to `Tolerances.touch`.
 
+Of many bodies in contact (more than DENSE unknowns) the step is solved by Broyden's method alone:
+compiling its Jacobian, with all derivatives of gaps and slips, would take minutes.
+
 H is evaluated at q_1, or at q_0, which makes (6) linear in v_1 and is what Siconos does for bodies.
 (5) is Siconos' rule too.
 
@@ -75,7 +78,7 @@ from nsdyn.mechanics import contact_rows as contacts
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics.cone import Answer
-from nsdyn.numerics.newton import NOISE, Effort, Newton
+from nsdyn.numerics.newton import DENSE, NOISE, Effort, Newton
 from nsdyn.stepping.mode_change import LawAnswer
 
 ROUND_OFF = 1e-13  # of a gap, relative to its terms
@@ -164,7 +167,8 @@ class MoreauJean(AbstractTimeStepping):
         q, v, push = sizes(model, point, one, p)
         noise = NOISE * (v + q / h) + self.newton.tolerance * (h * push)
         residual = lambda x, args: x - _solved(x, *args).x
-        x, effort = self.newton.solve(residual, x0, args, noise, weights)
+        many = touching is not None and x0.shape[0] > DENSE
+        x, effort = self.newton.solve(residual, x0, args, noise, weights, near_identity=many)
         at = _solved(x, *args)
         end = at.end
         if at.answer is not None:

@@ -73,7 +73,7 @@ def stribeck(speed: Float[Array, " k"], p: Params) -> Float[Array, " k"]:
 def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
     """The mass, the spring and the belt."""
     box = jnp.array([[-0.2, 0.0], [0.2, 0.0], [0.2, 0.3], [-0.2, 0.3], [-0.2, 0.0]])
-    at = jnp.stack([q[0], jnp.zeros(())])
+    at = jnp.stack([q[0], jnp.zeros(())])[None]
     spring = jnp.stack([jnp.array([-1.0, 0.15]), jnp.stack([q[0] - 0.2, jnp.full((), 0.15)])])
     return box + at, spring, jnp.array([[-1.0, 0.3], [-1.0, 0.0], [1.5, 0.0]])
 

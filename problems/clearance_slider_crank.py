@@ -71,7 +71,7 @@ def corners(q: Configuration, p: Params) -> Float[Array, "4 2"]:
     ahead = along(q[2])
     up = jnp.stack([-ahead[1], ahead[0]])
     signs = jnp.array(CORNERS)
-    return centres(q, p)[2] + signs @ jnp.stack([p["a"] * ahead, p["b"] * up])
+    return centres(q, p)[2][None] + signs @ jnp.stack([p["a"] * ahead, p["b"] * up])
 
 
 def in_guide(q: Configuration, t: AnyTime, p: Params) -> Rows:
@@ -97,8 +97,8 @@ def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
     pin = centres(q, p)[2]
     slider = corners(q, p)[jnp.array([0, 1, 3, 2, 0])]
     height = p["b"] + p["c"]
-    guide = jnp.array([[0.08, 1.0], [0.55, 1.0]]) * jnp.stack([jnp.ones(()), height])
-    below = guide * jnp.array([1.0, -1.0])
+    guide = jnp.array([[0.08, 1.0], [0.55, 1.0]]) * jnp.stack([jnp.ones(()), height])[None]
+    below = guide * jnp.array([[1.0, -1.0]])
     return jnp.stack([jnp.zeros(2), crank, pin]), slider, guide, below
 
 

@@ -59,7 +59,7 @@ def four_legged_table(
         "four_legged_table",
         free_bodies.SYSTEM,
         FLOOR,
-        q0=free_bodies.configuration([[0.0, 0.0, H]]),
+        q0=jnp.array([0.0, 0.0, H, 1.0, 0.0, 0.0, 0.0]),
         v0=jnp.zeros(6).at[0].set(v).at[5].set(spin),
         t_end=t_end,
         params=params,

@@ -69,7 +69,7 @@ def friction(p: Params) -> Scalar:
 def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
     """The mass, the spring and the floor."""
     box = jnp.array([[-1.0, 0.0], [1.0, 0.0], [1.0, 2.0], [-1.0, 2.0], [-1.0, 0.0]])
-    at = jnp.stack([q[0], jnp.zeros(())])
+    at = jnp.stack([q[0], jnp.zeros(())])[None]
     spring = jnp.stack([jnp.array([-18.0, 1.0]), jnp.stack([q[0] - 1.0, jnp.ones(())])])
     return box + at, spring, jnp.array([[-18.0, 2.0], [-18.0, 0.0], [16.0, 0.0]])
 

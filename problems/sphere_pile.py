@@ -89,7 +89,7 @@ def sphere_pile(
     size = jnp.asarray(R, float)
     weight = jnp.asarray(m, float)
     apart = 2 * size * (1 + jnp.asarray(gap, float))
-    places = apart * jnp.asarray(pyramid(n)) + jnp.stack([0 * apart, 0 * apart, apart / 2])
+    places = apart * jnp.asarray(pyramid(n) + np.array([[0.0, 0.0, 0.5]]))
     upright = jnp.tile(jnp.array([1.0, 0.0, 0.0, 0.0]), (n, 1))
     params = {
         "m": jnp.broadcast_to(weight, (n,)),

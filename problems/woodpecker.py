@@ -101,7 +101,7 @@ def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
     centre = arm(p["l_G"], jnp.zeros(()))
     head = arm(p["l_G"], p["h_S"])
     beak = arm(p["l_G"] - p["l_S"], p["h_S"])
-    pole = p["r_O"] * jnp.array([1.0, 0.0])
+    pole = p["r_O"] * jnp.array([[1.0, 0.0]])
     ends = jnp.array([[0.0, 0.03], [0.0, -0.06]])
     return ends + pole, ends - pole, sleeve, jnp.stack([pivot, centre, head, beak])
 

@@ -106,8 +106,7 @@ def gaps(model: Model, point: Point, p: Params) -> Float[Array, " k"]:
     """The distances; 0 where a given force presses."""
     found = []
     for part, k, _ in _contacts(model):
-        has_gap = isinstance(part, Contacts)
-        found.append(part.gaps(point.q, point.t, p) if has_gap else jnp.zeros(k))
+        found.append(part.gaps(point.q, point.t, p) if isinstance(part, Contacts) else jnp.zeros(k))
     return jnp.concatenate(found)
 
 
@@ -120,9 +119,8 @@ def normal_forces(model: Model, point: Point, p: Params) -> Float[Array, " k"]:
     """The given normal forces; 0 where there are gaps."""
     found = []
     for part, k, _ in _contacts(model):
-        given = isinstance(part, Friction)
         here = (point.q, point.v, point.t, p)
-        found.append(part.normal_forces(*here) if given else jnp.zeros(k))
+        found.append(part.normal_forces(*here) if isinstance(part, Friction) else jnp.zeros(k))
     return jnp.concatenate(found)
 
 

@@ -42,4 +42,5 @@ def placed(
     """Lines of a body, stretched by `size` (a number, or one for each body axis), in the world."""
     x = free_bodies.bodies_of(q)[0][body]
     R = free_bodies.rotations(q)[body]
-    return tuple(x[None] + (jnp.asarray(line) * size) @ R.T for line in lines)
+    stretch = jnp.broadcast_to(jnp.asarray(size, float), (1, 3))
+    return tuple(x[None] + (jnp.asarray(line) * stretch) @ R.T for line in lines)

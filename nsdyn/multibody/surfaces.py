@@ -187,7 +187,9 @@ def contacts(
     on_planes = tuple((a, b) for a, b in pairs if isinstance(b, Plane))
     between = tuple((a, b) for a, b in pairs if isinstance(b, Ball))
     found = Pairs(on_planes, between, spin)
-    names = [f"{a.title} and {b.title}" for a, b in (*on_planes, *between)]
+    titles = [(ball.title, plane.title) for ball, plane in on_planes]
+    titles += [(ball.title, other.title) for ball, other in between]
+    names = [f"{first} and {second}" for first, second in titles]
     return Contacts(Gap(found), Slip(found), mu=mu, e=e, e_T=e_T, names=names)
 
 
