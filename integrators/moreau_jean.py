@@ -193,6 +193,7 @@ class MoreauJean(AbstractTimeStepping):
         early = self.contact_rows == "start"
         return Touching(
             on=ahead <= closed,  # (5)
+            closed=closed,
             mu=laws.mu,
             shift=shift,
             P0=memory.P,
@@ -202,11 +203,17 @@ class MoreauJean(AbstractTimeStepping):
 
 
 class Touching(eqx.Module):
-    """The contacts of a step: which of them take part, mu, E psi(w), the impulses that the search
-    begins with, the given normal forces at the start of the step, and the gradients of the rows if
-    they are not those at its end."""
+    """The contacts of a step.
+
+    on: which of them take part. closed: up to which size gaps count as 0.
+    mu, shift: the coefficients of friction, and E psi(w).
+    P0: the impulses that the search begins with.
+    normal: the given normal forces at the start of the step.
+    H: the gradients of the rows, if they are not those at the end of the step.
+    """
 
     on: Bool[Array, " k"]
+    closed: Float[Array, " k"]
     mu: Float[Array, " k"]
     shift: Float[Array, "k d"]
     P0: Float[Array, "k d"]
@@ -301,6 +308,8 @@ def _pushed(
     assert contact is not None
     rows = contacts.ContactRows(here)
     rates = contacts.padded(here.model, here.psi(v))[:, 0]
-    left = contacts.gaps(here.model, here.point, here.p) / h + jnp.where(rates > 0, rates, 0.0)
-    U, solved = rows.pushed_out(U, left - rows.normal_rates(u), touching.on)
+    gaps = contacts.gaps(here.model, here.point, here.p)
+    left = gaps / h + jnp.where(rates > 0, rates, 0.0)
+    deep = jnp.any(touching.on & (gaps < -touching.closed))
+    U, solved = rows.pushed_out(U, left - rows.normal_rates(u), touching.on, deep)
     return U, ContactStep(contact.problem, contact.solved & solved)

@@ -230,7 +230,7 @@ def corner_heights(q, t, p):
     """Both lower corners of each box above the top of the one below it."""
     each = q.reshape(BOXES, 3)
     s, c = jnp.sin(each[:, 2])[:, None], jnp.cos(each[:, 2])[:, None]
-    x = jnp.array([-B, B])
+    x = jnp.array([[-B, B]])
     place = each[:, :2, None] + jnp.stack([x * c + C * s, x * s - C * c], axis=1)
     below = jnp.concatenate([jnp.array([[0.0, -C, 0.0]]), each[:-1]])
     s, c = jnp.sin(below[:, 2])[:, None], jnp.cos(below[:, 2])[:, None]

@@ -245,12 +245,14 @@ class ContactRows:
         return small.matvec(self.H[:: self.shape[1]], x)
 
     def pushed_out(
-        self, x: Velocity, c: Float[Array, " k"], on: Bool[Array, " k"]
+        self, x: Velocity, c: Float[Array, " k"], on: Bool[Array, " k"], deep: Bool[Array, ""]
     ) -> tuple[Velocity, Any]:
-        """x of (4), and whether it was found."""
+        """x of (4), and whether it was found. If no overlap is `deep` there is only round-off to
+        push out, which may be left where it is."""
         k, d = self.shape
         B = self.B[:, ::d]
         b = c + self.normal_rates(x)
         zero = jnp.zeros(k)
         found = cone.solve(self.W[::d, ::d], b[:, None], zero, on, zero[:, None])
-        return x + small.matvec(B, found.P[:, 0]), found.solved  # (4)
+        push = jnp.where(found.solved | deep, found.P[:, 0], 0.0)
+        return x + small.matvec(B, push), found.solved | ~deep  # (4)
