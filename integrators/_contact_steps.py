@@ -77,9 +77,10 @@ class Approach(eqx.Module):
     ) -> "Approach":
         """`near` are the contacts that take part in the step, as far as is known at its start. If
         one of them closes in it, not slower than (1), all of them take part in an impact."""
-        own = contacts.coefficients(model, p)
+        mode = contacts.modes(model, point)
+        own = contacts.coefficients(model, p, contacts.speeds(model, rates, mode))
         slow = _hop_speeds(model, point, h, p)
-        closes = near & (contacts.modes(model, point) == OPEN) & (rates[:, 0] < -slow)
+        closes = near & (mode == OPEN) & (rates[:, 0] < -slow)
         shift = law.shift(rates, own.E, near & jnp.any(closes))
         if ends_hops:
             short = jnp.abs(shift[:, 0]) < slow

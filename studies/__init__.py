@@ -13,6 +13,7 @@ STUDIES = (
     "braiding",
     "convergence",
     "energy_theorem",
+    "friction_orders",
     "impact_laws",
     "joint_locking",
     "palm",

@@ -107,6 +107,16 @@ def test_settings(tmp_path):
 
 
 @pytest.mark.slow
+def test_contacts(tmp_path):
+    names = run("docs/tutorials/contacts.md", tmp_path)
+    assert np.max(np.abs(names["stays"].q - names["stays"].q[0])) < 1e-12
+    assert names["slides"].v[-1, 0] == pytest.approx(names["acceleration"], rel=1e-9)
+    assert names["rolls"].v[-1, 0] == pytest.approx(5 / 7, abs=1e-9)
+    assert np.max(np.abs(names["settled"].v[-1])) < 1e-9
+    np.testing.assert_allclose(np.diff(names["loose"]), 8.902605407814523, atol=2e-2)
+
+
+@pytest.mark.slow
 def test_compare(tmp_path, capsys):
     names = run("docs/tutorials/compare.md", tmp_path)
     assert "order" in capsys.readouterr().out
