@@ -373,10 +373,10 @@ def _velocities(
     on: Bool[Array, " k"],
 ) -> contacts.ContactProblem:
     """The problem (7), with (9); v is the velocity that the other constraints leave."""
+    rates = contacts.padded(here.model, here.psi(v))
     b = other + touching.approach.shift
     W = rows.W
     if b.shape[1] > 2:
-        rates = contacts.padded(here.model, here.psi(v))
         turned = lambda x: _turned(x, _unit(rates[:, 1:]), touching.t0)
         W = turned(W.reshape(*rows.shape, -1)).reshape(W.shape)
         b = turned(b[:, :, None])[:, :, 0]
