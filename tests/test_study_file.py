@@ -336,6 +336,7 @@ def test_a_pair_that_takes_too_long_is_given_up(tmp_path):
     assert result.given_up[pair] == "TookTooLong: took more than 0.05 CPU s"
     assert "none; it was given up: TookTooLong" in str(result)
     assert not list((tmp_path / "data").glob("*.nc"))
+    assert study.run(plan, tmp_path).given_up == result.given_up  # nothing is left to do
     with pytest.raises(ProblemError, match="line 1: patience: expected a positive number of"):
         study_file.parse("patience = 0\n" + SHORT)
 
