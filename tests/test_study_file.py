@@ -140,7 +140,8 @@ def test_files(finished, tmp_path):
     result, folder, _ = finished
     names = {file.name for file in result.save(tmp_path)}
     figures = {f"{name}.{kind}" for name in study_file.FIGURES for kind in ("pdf", "png")}
-    tables = {"table.txt", "table.md", "table.tex", "runs.csv", "captions.txt", "study.nc"}
+    tables = {"table.txt", "table.md", "table.tex", "captions.txt"}
+    tables |= {"pairs.csv", "runs.csv", "study.nc"}
     assert names == figures | tables
     lines = list(csv.DictReader(io.StringIO((tmp_path / "runs.csv").read_text())))
     assert len(lines) == 2 * 2 * 1 * 3 * 4
