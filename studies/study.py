@@ -245,7 +245,9 @@ class _Task(NamedTuple):
 
 def _done(tasks: list[_Task], jobs: int | None, client: Any) -> Iterator[_Task]:
     """Tasks as they are done: in this process, in others of this machine, or by a client."""
-    patience = tasks[0].plan.patience if tasks else None
+    if not tasks:
+        return
+    patience = tasks[0].plan.patience
     if client is None and jobs is None and patience is None:
         for task in tasks:
             study_cells.work(*task)

@@ -142,7 +142,8 @@ def test_files(finished, tmp_path):
     result, folder, _ = finished
     names = {file.name for file in result.save(tmp_path)}
     figures = {f"{name}.{kind}" for name in study_file.FIGURES for kind in ("pdf", "png")}
-    tables = {"table.txt", "table.md", "table.tex", "runs.csv", "captions.txt", "study.nc"}
+    tables = {"table.txt", "table.md", "table.tex", "captions.txt"}
+    tables |= {"pairs.csv", "runs.csv", "study.nc"}
     assert names == figures | tables
     lines = list(csv.DictReader(io.StringIO((tmp_path / "runs.csv").read_text())))
     assert len(lines) == 2 * 2 * 1 * 3 * 4
@@ -338,6 +339,7 @@ def test_a_pair_that_takes_too_long_is_given_up(tmp_path):
     assert result.given_up[pair] == "TookTooLong: took more than 0.05 CPU s"
     assert "none; it was given up: TookTooLong" in str(result)
     assert not list((tmp_path / "data").glob("*.nc"))
+    assert study.run(plan, tmp_path).given_up == result.given_up  # nothing is left to do
     with pytest.raises(ProblemError, match="line 1: patience: expected a positive number of"):
         study_file.parse("patience = 0\n" + SHORT)
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from nsdyn.studies.compare import slug
-from nsdyn.studies.lib import archive, schemes, study_summary, style
+from nsdyn.studies.lib import archive, schemes, study_summary, study_tables, style
 from nsdyn.studies.lib.study_result import MISSING, StudyResult
 
 FLOOR = 1e-16  # errors end at round-off
@@ -47,6 +47,7 @@ def write(result: StudyResult, folder: Path) -> list[Path]:
         "table.txt": f"{table}\n",
         "table.md": table.markdown(),
         "table.tex": table.latex(),
+        "pairs.csv": study_tables.pairs(table),
         "runs.csv": result.to_csv(),
         "captions.txt": _captions(result),
     }
