@@ -190,7 +190,7 @@ def _table(data: Dataset) -> str:
     balls = lambda x: " ".join(f"{v + 0.0:.4f}" for v in np.round(x, 12))
     rows = []
     for k, name in enumerate(LAWS):
-        normal, friction = np.round(data.chosen.values[k], 12) + 0.0
+        normal, friction = (round(float(x), 12) + 0.0 for x in data.chosen.values[k])
         numbers = (data.slender.values[k], 1 + normal + friction, normal, friction)
         chosen = [balls(data.elastic.values[k]), balls(data.balls.values[k])]
         rows.append([name, *chosen, *(f"{x:.6f}" for x in numbers)])
