@@ -187,7 +187,7 @@ def _table(data: Dataset) -> str:
         "block, b/h = 1/4, e = 0",
     ]
     head += [f"rod, mu = {TABLE_MU:g}: T+/T-", "normal part", "friction part"]
-    balls = lambda x: " ".join(f"{v + 0.0:.4f}" for v in np.round(x, 12))
+    balls = lambda x: " ".join(f"{round(float(v), 12) + 0.0:.4f}" for v in x)
     rows = []
     for k, name in enumerate(LAWS):
         normal, friction = (round(float(x), 12) + 0.0 for x in data.chosen.values[k])
