@@ -187,10 +187,10 @@ def _table(data: Dataset) -> str:
         "block, b/h = 1/4, e = 0",
     ]
     head += [f"rod, mu = {TABLE_MU:g}: T+/T-", "normal part", "friction part"]
-    balls = lambda x: " ".join(f"{v + 0.0:.4f}" for v in np.round(x, 12))
+    balls = lambda x: " ".join(f"{round(float(v), 12) + 0.0:.4f}" for v in x)
     rows = []
     for k, name in enumerate(LAWS):
-        normal, friction = np.round(data.chosen.values[k], 12) + 0.0
+        normal, friction = (round(float(x), 12) + 0.0 for x in data.chosen.values[k])
         numbers = (data.slender.values[k], 1 + normal + friction, normal, friction)
         chosen = [balls(data.elastic.values[k]), balls(data.balls.values[k])]
         rows.append([name, *chosen, *(f"{x:.6f}" for x in numbers)])

@@ -21,6 +21,10 @@ TOGETHER = [Newton(), Poisson(), Fremond()]
 ALL = [*TOGETHER, Sequential()]
 
 
+def slow(law):
+    return pytest.param(law, marks=pytest.mark.slow)
+
+
 def close(found, wanted):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=ROUND_OFF)
 
@@ -111,7 +115,9 @@ def test_a_rod_gains_energy_by_friction():
     assert abs(normal) < ROUND_OFF and friction > 0.1
 
 
-@pytest.mark.parametrize("law", ALL, ids=repr)
+@pytest.mark.parametrize(
+    "law", [Newton(), slow(Poisson()), slow(Fremond()), slow(Sequential())], ids=repr
+)
 def test_housner(law):
     """A rocking block, b = 0.1, h = 0.4, turns about its left corner and lands on the right one.
     The left one lifts: omega+/omega- = 31/34, with friction of 12/65 or more."""
@@ -269,7 +275,7 @@ def test_laws_that_contacts_cannot_obey_are_refused():
 # Runs
 
 
-@pytest.mark.parametrize("scheme", [MoreauJean(), NSGA()], ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize("scheme", [MoreauJean(), slow(NSGA())], ids=lambda x: type(x).__name__)
 def test_impacts_of_a_box_and_their_ledger(scheme):
     """A box falls on its corner, and so on, until it rests. Each impact is recorded; what each
     contact took and brought explains the change of energy to round-off."""
@@ -290,6 +296,7 @@ def test_impacts_of_a_box_and_their_ledger(scheme):
     np.testing.assert_allclose(entries.change, change, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_newtons_law_with_a_diagonal_matrix():
     by_itself = nsdyn.simulate(BOX, MoreauJean(), step=1e-3)
     law = GeneralizedNewton(0.4 * np.eye(2))
@@ -347,6 +354,7 @@ def test_derivatives_of_the_record_of_an_impact():
         np.testing.assert_allclose(jax.jacrev(last)(v0)[:, 0], [1.0, -0.5, 1.5], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_full_table_of_impacts_is_told_and_does_not_stop_a_run():
     problem = falling(0.9)
     scheme = MoreauJean(projection=False)
