@@ -90,10 +90,10 @@ def sphere_pile(
         raise nsdyn.ProblemError(f"sphere_pile(n=...): expected at least 1 sphere, found {n}")
     size = jnp.asarray(R, float)
     weight = jnp.asarray(m, float)
-    places = pyramid(n)
-    layers = np.round(places[:, 2] / np.sqrt(2 / 3))
-    raised = 0.5 + jnp.asarray(places[:, 2]) + jnp.asarray(gap, float) * (1 + layers)
-    places = 2 * size * jnp.concatenate([jnp.asarray(places[:, :2]), raised[:, None]], axis=1)
+    packed = pyramid(n)
+    layers = np.round(packed[:, 2] / np.sqrt(2 / 3))
+    raised = 0.5 + jnp.asarray(packed[:, 2]) + jnp.asarray(gap, float) * (1 + layers)
+    places = 2 * size * jnp.concatenate([jnp.asarray(packed[:, :2]), raised[:, None]], axis=1)
     upright = jnp.tile(jnp.array([1.0, 0.0, 0.0, 0.0]), (n, 1))
     params = {
         "m": jnp.broadcast_to(weight, (n,)),
