@@ -36,7 +36,7 @@ def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
     """The box, and the edges of the room."""
     ends = np.diag([0.8, 0.6, 0.3])
     edges = [jnp.asarray(np.stack([np.zeros(3), end])) for end in ends]
-    return *outlines.placed(q, 0, outlines.box(), np.array(HALF)[None]), *edges
+    return *outlines.placed(q, 0, outlines.box(), jnp.array(HALF)[None]), *edges
 
 
 def pairs() -> list:

@@ -1,9 +1,11 @@
 """Pile of spheres: n spheres that fall into a heap, layer upon layer, and lie there.
 
 Free bodies (`nsdyn.multibody.free_bodies`) of radius R and mass m, in the places of a pyramid whose
-layers are triangles: 1, 4, 10, 20 spheres make whole pyramids. They start a little apart, by `gap`
-of a diameter in all directions, fall and settle without bouncing. Only neighbours of the pyramid,
-and the lowest layer with the floor, are contacts: the heap is not meant to fall apart.
+layers are triangles: 1, 4, 10, 20 spheres make whole pyramids. Each layer starts above the one
+below it, or above the floor, by `gap` of a diameter more than it has to; the spheres fall and
+settle without bouncing. Those of a layer touch from the start: if they did not, spheres could roll,
+and a heap of 20 would fall apart. Only neighbours of the pyramid, and the lowest layer with the
+floor, are contacts: the heap is not meant to do that.
 
 A sphere that carries another on a flat floor stays if friction does: forces at its two contacts,
 whose lines make an angle alpha with the vertical and pass through it, need
@@ -88,8 +90,10 @@ def sphere_pile(
         raise nsdyn.ProblemError(f"sphere_pile(n=...): expected at least 1 sphere, found {n}")
     size = jnp.asarray(R, float)
     weight = jnp.asarray(m, float)
-    apart = 2 * size * (1 + jnp.asarray(gap, float))
-    places = apart * jnp.asarray(pyramid(n) + np.array([[0.0, 0.0, 0.5]]))
+    packed = pyramid(n)
+    layers = np.round(packed[:, 2] / np.sqrt(2 / 3))
+    raised = 0.5 + jnp.asarray(packed[:, 2]) + jnp.asarray(gap, float) * (1 + layers)
+    places = 2 * size * jnp.concatenate([jnp.asarray(packed[:, :2]), raised[:, None]], axis=1)
     upright = jnp.tile(jnp.array([1.0, 0.0, 0.0, 0.0]), (n, 1))
     params = {
         "m": jnp.broadcast_to(weight, (n,)),
