@@ -16,7 +16,7 @@ the totals over the step:
     kap = k + s,   s = h^2 [(1/2 - beta) rb_N0 + beta rb_N1]                                   (5)
 
     positions      0 <= gap(q_1),  kap >= 0,  gap kap = 0;              A: those that press    (6)
-    velocities     in A: u = psi(v_1) + E psi(v_0) and P obey (3) and (4) of
+    velocities     in A: u = psi(v_1) + s(psi(v_0)) and P obey (3) and (4) of
                    `nsdyn.constraints.contacts`, elsewhere P = 0;       B: those that press    (7)
     accelerations  in B: 0 <= psi_N',  r_N >= 0,  psi_N' r_N = 0, elsewhere r = 0;
                    r_T in the ball of radius mu r_N, opposite to psi_T' on its surface, if the
@@ -30,7 +30,7 @@ of order 1 (friction="end", as published). Let t_0 and t_1 be the directions of 
 ends of the step, t_1 that of vt, and Q the rotation that takes t_1 to the direction of t_0 + t_1.
 With
 
-    u_T = Q [psi_T(v_1) + e_T psi_T(v_0)]                                                      (9)
+    u_T = Q [psi_T(v_1) + s_T]                                                                 (9)
 
 in (7), P_T is opposite to the mean direction, while the contact still sticks where psi_T(v_1) = 0,
 since Q is a rotation. The mean of r_T over the step has that direction up to O(h^2), so P_T - c_T =
@@ -38,9 +38,18 @@ O(h^3) and the order is 2 (friction="mean"). Friction takes energy as before: P_
 + t_1, whose product with psi_T(v_0) + psi_T(v_1) is positive. Q = 1 where a contact did not slip
 before, or turns by more than a right angle; in the plane nothing turns.
 
-With restitution a body would hop for ever, by less than a step at last. There e counts as 0:
+s is the shift of the impact law (`nsdyn.laws.impact`); Newton's is E psi. With restitution a body
+would hop for ever, by less than a step at last. There s_N counts as 0:
 
-    e |psi_N| < h/2 |gap_q| |q''|,   q'' from the forces alone                                (10)
+    |s_N| < h/2 |gap_q| |q''|,   q'' from the forces alone                                    (10)
+
+Where a given force N presses (`nsdyn.Friction`) there is no (6), and r_N = max(0, N) in (8), P_N =
+c_N in (7). A coefficient mu(s) that follows the speed of slip is that at the end of the step in
+(8), and in (7)
+
+    mu = [mu(s_0) + mu(s_1)]/2 where the contact slips at the start, else mu(s_0)             (11)
+
+with s_1 that of vt, so that P_T - c_T = O(h^3) again.
 
 The unknowns of the iteration are v', u = U/(beta h^2) and r; (6), (7) and (8) are solved inside its
 residual, (6) with gap(q_1) linearised at the iterate. Its Jacobian is the identity up to terms of
@@ -65,15 +74,15 @@ from jaxtyping import Array, Bool, Float, Int
 from nsdyn._jitted import traced_once
 from nsdyn._types import Number, Params, Rows, Scalar, Velocity
 from nsdyn.integrators._alpha import Alpha, AlphaStep
+from nsdyn.integrators._contact_steps import Approach, ContactStep, shifted_law
 from nsdyn.integrators._time_stepping import (
     AbstractContactMemory,
-    ContactStep,
     NewMode,
     Step,
     projected,
-    short_hops_end,
 )
-from nsdyn.laws.base import Jump
+from nsdyn.laws.base import AbstractLaw, Jump
+from nsdyn.laws.impact import AbstractShiftedLaw
 from nsdyn.mechanics import contact_rows as contacts
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import ROUND_OFF, SaddlePoint
@@ -90,7 +99,7 @@ class ContactAlphaMemory(AbstractContactMemory):
     """Accelerations, reactions and the offsets of their averages.
 
     a, lam: v' and the multipliers at the end of the step.
-    drift, tilt, shift: what the recursion adds to a_0, v_0 and v'_0 (`AlphaMemory`).
+    drift: what the recursion adds to a_0, divided by h (`AlphaMemory`).
     r, turn: the forces of the contacts there, and (rb - r)/h.
     P: the impulses of the contacts in the step.
     effort: the work of Newton's method in the step.
@@ -99,20 +108,29 @@ class ContactAlphaMemory(AbstractContactMemory):
     a: Float[Array, " n"]
     lam: Float[Array, " m"]
     drift: Float[Array, " n"]
-    tilt: Float[Array, " n"]
-    shift: Float[Array, " n"]
     r: Forces
     turn: Forces
     P: Forces
     effort: Effort
 
 
-class Touching(eqx.Module):
-    """The contacts of a step: mu, E psi(v_0), the forces r_0 and rb_0, the impulses from which the
-    search starts, and the directions of slip t_0, zero where a contact did not slip."""
+class Settings(NamedTuple):
+    """Of the scheme: the parameters of the recursion, Newton's method, and the direction of
+    friction in a step, opposite to the "mean" slip or to that at the "end"."""
 
-    mu: PerContact
-    shift: Forces
+    c: Alpha
+    newton: Newton
+    friction: str
+
+
+class Touching(eqx.Module):
+    """The contacts of a step: their law, their rates before, whether they slip at its start, the
+    forces r_0 and rb_0, the impulses from which the search starts, and the directions of slip t_0,
+    zero where a contact did not slip."""
+
+    law: AbstractShiftedLaw
+    approach: Approach
+    slips: Bool[Array, " k"]
     r: Forces
     rb: Forces
     P0: Forces
@@ -138,20 +156,17 @@ def begin(model: Model, point: Point, p: Params, c: Alpha) -> tuple[Point, Conta
         here = SaddlePoint(model, point.replace(t=t, q=q, v=v), p)
         rows = contacts.ContactRows(here)
         start = jnp.zeros(rows.shape)
-        found = _pressed(here, rows, v, mode, contacts.coefficients(model, p).mu, start)
+        found = _pressed(here, rows, v, mode, start)
         return found.a, found.r, found
 
     here = (point.q, point.v, point.t)
     a, r, found = accelerations(*here)
     along = (model.qdot(point, p), a, jnp.ones_like(point.t))
     jerk, turn = jax.jvp(lambda *x: accelerations(*x)[:2], here, along)[1]
-    zero = jnp.zeros_like(point.v)
     memory = ContactAlphaMemory(
         a=a,
         lam=found.lam,
         drift=c.D * jerk,
-        tilt=zero,
-        shift=zero,
         r=r,
         turn=c.D * turn,
         P=jnp.zeros_like(r),
@@ -177,19 +192,19 @@ def _at_rest(model: Model, point: Point, p: Params) -> tuple[Bool[Array, " k"], 
 
 
 def advance(
-    newton: Newton,
-    friction: str,
-    c: Alpha,
+    settings: Settings,
     model: Model,
     point: Point,
     memory: ContactAlphaMemory,
     h: Number,
     p: Params,
+    law: AbstractLaw,
     new_mode: NewMode | None,
 ) -> Step:
     """One step of size h from `point`, in its mode or into the new one."""
-    move = AlphaStep.of(c, model, point, memory, h)
-    touching = _touching(model, point, memory, move, friction, p)
+    c, newton, friction = settings
+    move = AlphaStep.plain(c, model, point, memory.a, memory.drift, h)
+    touching = _touching(model, point, memory, move, friction, law, p)
     args = (model, point, move, touching, p, new_mode)
     n = point.v.shape[0]
     x0 = jnp.concatenate([memory.a, jnp.zeros(n), memory.r.reshape(-1)])
@@ -203,7 +218,7 @@ def advance(
         _remembered(model, point, memory, move, x, at, effort),
         at.found,
         move.velocity(x[:n]),
-        ContactStep(at.problem, at.solved),
+        at.contact,
     )
 
 
@@ -221,17 +236,20 @@ def _touching(
     memory: ContactAlphaMemory,
     move: AlphaStep,
     friction: str,
+    law: AbstractLaw,
     p: Params,
 ) -> Touching:
     before = contacts.padded(model, model.psi(point, p))
-    laws = contacts.coefficients(model, p)
-    shift = short_hops_end(model, point, laws.E * before, move.h, p)  # (10)
+    ahead = contacts.gaps(model, point, p) + move.h * before[:, 0]
+    near = ahead <= model.scale.touch * contacts.sizes_of_gaps(model, point, p)
+    rule = shifted_law(law)
     slips = contacts.modes(model, point) == SLIP
     turns = friction == "mean" and before.shape[1] > 2  # in the plane nothing turns
     t0 = _unit(before[:, 1:]) if turns else jnp.zeros_like(before[:, 1:])
     return Touching(
-        mu=laws.mu,
-        shift=shift,
+        law=rule,
+        approach=Approach.of(model, point, before, near, rule, True, move.h, p),  # (10)
+        slips=slips,
         r=memory.r,
         rb=memory.r + move.h * memory.turn,
         P0=memory.P,
@@ -241,7 +259,7 @@ def _touching(
 
 class Solved(NamedTuple):
     """The right-hand sides for (v', u, r), the multipliers, the end of the step, the answer of the
-    law, and the contacts: impulses, modes, what was solved for them and whether it was found."""
+    law, and the contacts: impulses, modes, and what the step knows of them."""
 
     x: Array
     lam: Rows
@@ -249,8 +267,7 @@ class Solved(NamedTuple):
     found: LawAnswer | None
     P: Forces
     mode: Int[Array, " k"]
-    problem: contacts.ContactProblem
-    solved: Array
+    contact: ContactStep
 
 
 @traced_once
@@ -283,12 +300,16 @@ def _solved(
     U, pushed = _pushed(here, rows, U, push, touching, move.h)
     found = None if new_mode is None else new_mode.ask_law(model, point, here, free, p)
     jump = projected(here, free) if found is None else found.jump
-    problem = _velocities(here, rows, jump.v_after, impulse, touching, pushed.mode != OPEN)
+    other = _other_rates(here, rows, jump.v_after, impulse)
+    on = (pushed.mode != OPEN) | rows.pressed
+    problem = _velocities(here, rows, jump.v_after, other, touching, on)
     answer = problem.solve(touching.P0)
     jump = Jump(*rows.landed(*jump, answer.P - impulse))  # (1), (4)
     found = None if found is None else found._replace(jump=jump)
     end = end.replace(v=jump.v_after)
-    at = _pressed(here, rows, end.v, answer.mode, touching.mu, touching.r)
+    at = _pressed(here, rows, end.v, answer.mode, touching.r)
+    solved = pushed.solved & answer.solved & at.solved
+    known = (jump, rows.W, other, rows.moving(answer.P), touching.approach, touching.law)
     return Solved(
         x=jnp.concatenate([at.a, U / length, at.r.reshape(-1)]),
         lam=at.lam + jump.Lam / move.h,
@@ -296,8 +317,7 @@ def _solved(
         found=found,
         P=answer.P,
         mode=answer.mode,
-        problem=problem,
-        solved=pushed.solved & answer.solved & at.solved,
+        contact=ContactStep.of(problem, solved, *known),
     )
 
 
@@ -337,23 +357,40 @@ def _pushed(
     return other + small.matvec(B, found.P[:, 0] - s), found  # (5)
 
 
+def _other_rates(here: SaddlePoint, rows: contacts.ContactRows, v: Velocity, c: Forces) -> Forces:
+    """The rates of the contacts that a step without their impulses would end with; v contains those
+    of their forces, c."""
+    rates = contacts.padded(here.model, here.psi(v))
+    return rates - small.matvec(rows.W, c.reshape(-1)).reshape(c.shape)
+
+
 def _velocities(
     here: SaddlePoint,
     rows: contacts.ContactRows,
     v: Velocity,
-    c: Forces,
+    other: Forces,
     touching: Touching,
     on: Bool[Array, " k"],
 ) -> contacts.ContactProblem:
     """The problem (7), with (9); v is the velocity that the other constraints leave."""
     rates = contacts.padded(here.model, here.psi(v))
-    b = rates - small.matvec(rows.W, c.reshape(-1)).reshape(c.shape) + touching.shift
+    b = other + touching.approach.shift
     W = rows.W
-    if c.shape[1] > 2:
+    if b.shape[1] > 2:
         turned = lambda x: _turned(x, _unit(rates[:, 1:]), touching.t0)
         W = turned(W.reshape(*rows.shape, -1)).reshape(W.shape)
         b = turned(b[:, :, None])[:, :, 0]
-    return contacts.ContactProblem(W=W, b=b, mu=touching.mu, on=on)
+    return contacts.ContactProblem(W=W, b=b, mu=_mean_friction(here, rates, touching), on=on)
+
+
+def _mean_friction(here: SaddlePoint, rates: Forces, touching: Touching) -> PerContact:
+    """mu of (7): that at the start of the step or, where a contact slips, (11)."""
+    before = touching.approach.mu
+    speeds = contacts.speeds(here.model, rates, jnp.full(before.shape, SLIP))
+    if speeds is None:
+        return before
+    mu = contacts.coefficients(here.model, here.p, speeds).mu
+    return jnp.where(touching.slips, 0.5 * (before + mu), before)
 
 
 def _turned(
@@ -376,16 +413,19 @@ def _pressed(
     rows: contacts.ContactRows,
     v: Velocity,
     mode: Int[Array, " k"],
-    mu: PerContact,
     start: Forces,
 ) -> Pressed:
     """The forces of (8), with the modes of (7)."""
     k, d = rows.shape
+    model = here.model
+    psi = contacts.padded(model, here.psi(v))
+    mu = contacts.coefficients(model, here.p, contacts.speeds(model, psi, mode)).mu
     gamma = here.gamma(v)
     a, lam = here.solve(here.f(v), -gamma)
-    b = rows.rates(a) + contacts.padded(here.model, gamma)
+    pressing = contacts.normal_forces(model, here.point.replace(v=v), here.p)
+    b = rows.rates(a) + contacts.padded(model, gamma) + rows.given(pressing)
     slips = mode == SLIP
-    t = _unit(contacts.padded(here.model, here.psi(v))[:, 1:])
+    t = _unit(psi[:, 1:])
     follow = jnp.where(slips[:, None], -mu[:, None] * t, 0.0)  # r_T = follow r_N where it slips
     columns = rows.W.reshape(k * d, k, d)
     normal = columns[:, :, 0] + jnp.einsum("ikt,kt->ik", columns[:, :, 1:], follow)
@@ -429,8 +469,6 @@ def _remembered(
         a=kept.a,
         lam=at.lam,
         drift=jnp.where(jumped, 0.0, kept.drift),
-        tilt=kept.tilt,
-        shift=kept.shift,
         r=r,
         turn=jnp.where(jumped, 0.0, (rb - r) / move.h),
         P=at.P,

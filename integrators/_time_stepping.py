@@ -16,9 +16,13 @@ the method is rebuilt in the new mode, except for the classical schemes, which h
 event is recorded at t_1, the end of its step. Its `v_before` is the free velocity of the step, on
 which the law acts.
 
-Contacts with friction (`nsdyn.Contacts`) need no events: a scheme that resolves them finds their
+Contacts with friction (`nsdyn.Contacts`) need no guards: a scheme that resolves them finds their
 impulses in every step, by Newton's method from those of the step before. A step in which that fails
 is repeated, from impulses that a more careful search found for the end of the failed step     (4)
+
+Their impacts are recorded all the same (`nsdyn.integrators._contact_steps`), but for those that the
+log has no room for: they change nothing in the run. If guards fire in the same step, there is one
+record for both.
 """
 
 from abc import abstractmethod
@@ -29,9 +33,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from nsdyn._types import GuardMask, Guards, Number, Params, Scalar, Velocity
+from nsdyn._types import Flag, GuardMask, Guards, Number, Params, Scalar, Velocity
+from nsdyn.integrators import _contact_steps
+from nsdyn.integrators._contact_steps import ContactStep
 from nsdyn.laws.base import AbstractLaw, Jump
-from nsdyn.mechanics.contact_rows import ContactProblem, gap_slopes, is_contact
+from nsdyn.mechanics.contact_rows import is_contact
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics.newton import Effort
@@ -96,25 +102,6 @@ def sizes(model: Model, point: Point, weights: Array, p: Params) -> tuple[Scalar
     return size(system.as_motion(point.q, p)), size(point.v), size(a)
 
 
-def short_hops_end(
-    model: Model, point: Point, shift: Float[Array, "k d"], h: Number, p: Params
-) -> Float[Array, "k d"]:
-    """E psi of contacts, with 0 in the normal rows where a hop would be shorter than a step:
-    e |psi_N| < h/2 |gap_q| |q''|, with q'' from the forces alone."""
-    slope = jax.lax.stop_gradient(gap_slopes(model, point, p))
-    system = model.system
-    push = system.rate(point.q, system.solver(point.q, p)(model.force(point, p)), p)
-    slow = jnp.abs(shift[:, 0]) < 0.5 * h * (jnp.abs(slope) @ jnp.abs(push))
-    return shift.at[:, 0].set(jnp.where(slow, 0.0, shift[:, 0]))
-
-
-class ContactStep(eqx.Module):
-    """The contacts in a step: what was solved for their impulses, and whether that was found."""
-
-    problem: ContactProblem
-    solved: jax.Array
-
-
 class Step(NamedTuple):
     """The end of a step: point and memory, the answer of the law if the step entered a new mode,
     the free velocity, on which the law acts, and the contacts, if there are any."""
@@ -132,13 +119,20 @@ class Step(NamedTuple):
             return jnp.ones((), bool)
         return self.contact.solved & ~self.memory.effort.failed
 
+    @property
+    def has_impact(self) -> Bool[Array, ""]:
+        """Whether a contact had an impact."""
+        return jnp.zeros((), bool) if self.contact is None else self.contact.struck
+
 
 class CapturePlan(eqx.Module):
-    """Whether a step had an event, which guards fired, and the impulses of contacts."""
+    """Whether a step changed the mode, which guards fired, the impulses of contacts, and whether
+    an impact of theirs was recorded."""
 
     go: jax.Array
     fired: jax.Array
-    P: jax.Array | None = None
+    P: jax.Array | None
+    noted: jax.Array
 
 
 class AbstractContactMemory(AbstractMemory):
@@ -216,6 +210,9 @@ class AbstractTimeStepping(AbstractIntegrator):
         """Whether the velocity jumps, as decided by the law, in a step with an event."""
         return True
 
+    def incompatibility(self, law: AbstractLaw, parts: tuple) -> str | None:
+        return _contact_steps.refusal(law, parts)
+
     @abstractmethod
     def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Any]:
         """The point and the memory (with `effort`) at the start and after an event."""
@@ -228,9 +225,11 @@ class AbstractTimeStepping(AbstractIntegrator):
         memory: Any,
         h: Number,
         p: Params,
+        law: AbstractLaw,
         new_mode: NewMode | None = None,
     ) -> Step:
-        """One step of size h from `point`, in its mode or into `new_mode`."""
+        """One step of size h from `point`, in its mode or into `new_mode`. The law is that of the
+        contacts."""
 
     def start(self, model: Model, point: Point, p: Params) -> State:
         point, memory = self.init(model, point, p)
@@ -242,24 +241,29 @@ class AbstractTimeStepping(AbstractIntegrator):
         return state.with_failure(negative, Status.GUARD_NEGATIVE, point)
 
     def step_smooth(
-        self, model: Model, state: State, t_next: Number, p: Params
+        self, model: Model, state: State, t_next: Number, law: AbstractLaw, p: Params
     ) -> tuple[State, Bool[Array, ""]]:
-        step = self.advance(model, state.point, state.memory, t_next - state.point.t, p)
-        end = _arrived(model, state, step, t_next, p)
-        return end, jnp.any(_fallen(state.guard, end.guard, 0.0)) | ~step.is_solved
+        step, end = self._step_in_mode(model, state, t_next, law, p)
+        fell = jnp.any(_fallen(state.guard, end.guard, 0.0))
+        return end, fell | ~step.is_solved | step.has_impact
+
+    def _step_in_mode(
+        self, model: Model, state: State, t_next: Number, law: AbstractLaw, p: Params
+    ) -> tuple[Step, State]:
+        """The step in the mode in which it starts, and the state at its end."""
+        step = self.advance(model, state.point, state.memory, t_next - state.point.t, p, law)
+        return step, _arrived(model, state, step, t_next, p)
 
     def step_with_events(
         self, model: Model, state: State, log: Log, t_next: Number, law: AbstractLaw, p: Params
     ) -> tuple[State, Log, CapturePlan]:
         if model.k == 0:
-            end, P = self._step_with_contacts(model, state, t_next, p)
-            no_event = (jnp.zeros((), bool), jnp.zeros(0, bool))
-            return end, log, CapturePlan(*no_event, P)
+            return self._step_with_contacts(model, state, log, t_next, law, p)
         start = state.point
 
         def take(carry: tuple) -> tuple:
             """(1), then (2) if a guard fell in (1)."""
-            smooth, log, fired, new_mode, _, _, search = carry
+            smooth, log, noted, fired, new_mode, _, _, search = carry
             begun = started_from(state, search.P)
             step, end, new, code = self._step_into_mode(model, begun, new_mode, fired, t_next, p)
             search = search.after(step)
@@ -272,40 +276,48 @@ class AbstractTimeStepping(AbstractIntegrator):
             go = new_mode.active & ~jnp.any(contradicted)  # (3)
             # The previous step already kept the old mode.
             stuck = jnp.any(contradicted & (state.guard < -depth))
+            log = log.without_last(noted & go)  # the step with that impact is discarded
             code = jnp.where(log.is_full, Status.LOG_FULL, code)
             end = end.with_failure(go & (code != Status.OK), code, start)
             end = jax.tree.map(lambda a, b: jnp.where(new_mode.active & ~go, b, a), end, smooth)
             end = end.with_failure(stuck, Status.LEADS_BACK, start)
             again = jnp.any(fell)
+            hit = step.has_impact & ~new_mode.active & ~log.is_full
+            log = log.append(new, go | hit)
+            noted = jnp.where(new_mode.active, noted & ~go, hit)
             after = model.after(fell, end.point, p)
             new_mode = NewMode(after.mode, after.held, law, again)
             fired = jnp.where(again, fell, fired)
-            taken = (end, log.append(new, go), fired, new_mode, go, again, search)
+            taken = (end, log, noted, fired, new_mode, go, again, search)
             return search.unless_repeated(taken, carry)  # (4)
 
-        false = jnp.zeros((), bool)
+        no = jnp.zeros((), bool)
         no_guards = jnp.zeros(model.k, bool)
-        stay = NewMode(start.mode, start.held, law, false)
+        stay = NewMode(start.mode, start.held, law, no)
         search = Search.begin(state)
-        first = (state, log, no_guards, stay, false, state.status == Status.OK, search)
-        end, log, fired, _, go, _, _ = jax.lax.while_loop(lambda c: c[-2], take, first)
-        return end, log, CapturePlan(go, fired, Search.begin(end).P)
+        first = (state, log, no, no_guards, stay, no, state.status == Status.OK, search)
+        end, log, noted, fired, _, go, _, _ = jax.lax.while_loop(lambda c: c[-2], take, first)
+        return end, log, CapturePlan(go, fired, Search.begin(end).P, noted)
 
     def _step_with_contacts(
-        self, model: Model, state: State, t_next: Number, p: Params
-    ) -> tuple[State, Any]:
+        self, model: Model, state: State, log: Log, t_next: Number, law: AbstractLaw, p: Params
+    ) -> tuple[State, Log, CapturePlan]:
         """The step of a model without guards, repeated until its contacts are solved, (4)."""
 
         def take(carry: tuple) -> tuple:
-            _, search, _ = carry
+            _, log, _, search, _ = carry
             begun = started_from(state, search.P)
-            step = self.advance(model, begun.point, begun.memory, t_next - begun.point.t, p)
+            step, end = self._step_in_mode(model, begun, t_next, law, p)
+            end = _without_gain(end, step, state.point)
             search = search.after(step)
-            return _arrived(model, begun, step, t_next, p), search, search.again
+            hit = step.has_impact & ~search.again & ~log.is_full
+            log = _with_impact(log, model, state.point, step, end, hit, p)
+            return end, log, hit, search, search.again
 
-        first = (state, Search.begin(state), state.status == Status.OK)
-        end, _, _ = jax.lax.while_loop(lambda c: c[-1], take, first)
-        return end, Search.begin(end).P
+        no = jnp.zeros((), bool)
+        first = (state, log, no, Search.begin(state), state.status == Status.OK)
+        end, log, hit, _, _ = jax.lax.while_loop(lambda c: c[-1], take, first)
+        return end, log, CapturePlan(no, jnp.zeros(0, bool), Search.begin(end).P, hit)
 
     def step_differentiable(
         self,
@@ -318,7 +330,8 @@ class AbstractTimeStepping(AbstractIntegrator):
         plan: CapturePlan,
     ) -> tuple[State, Log]:
         state = started_from(state, plan.P)
-        end = self.step_smooth(model, state, t_next, p)[0]
+        step, end = self._step_in_mode(model, state, t_next, law, p)
+        log = _with_impact(log, model, state.point, step, end, plan.noted, p)
         if model.k == 0:
             return end, log
 
@@ -342,7 +355,7 @@ class AbstractTimeStepping(AbstractIntegrator):
         """The step into a new mode, the state at its end, the record of the event and a status."""
         start = state.point
         h = t_next - start.t
-        step = self.advance(model, start, state.memory, h, p, new_mode)
+        step = self.advance(model, start, state.memory, h, p, new_mode.law, new_mode)
         end = step.point
         memory = step.memory
         answer = step.answer
@@ -359,7 +372,8 @@ class AbstractTimeStepping(AbstractIntegrator):
             choose = lambda a, b: jnp.where(new_mode.active, a, b)
             landed, memory = jax.tree.map(choose, (landed, fresh), (end, memory))
         arrived = _arrived(model, state, step._replace(point=landed, memory=memory), t_next, p)
-        record = record_of(before, landed, Lam, answer)
+        arrived = _without_gain(arrived, step, start)
+        record = record_of(before, landed, Lam, answer.jump.direction, answer.kinetic)
         code = status_of(model, landed, answer, here, p)
         if not self.jumps:
             code = jnp.where(code == Status.LAW_VIOLATES, Status.OK, code)
@@ -439,6 +453,7 @@ class Captured(AbstractTimeStepping):
         memory: Any,
         h: Number,
         p: Params,
+        law: AbstractLaw,
         new_mode: NewMode | None = None,
     ) -> Step:
         return self.method.advance(model, point, memory, h, p, new_mode)
@@ -459,6 +474,37 @@ def _arrived(model: Model, state: State, step: Step, t_next: Number, p: Params) 
         state = state.with_failure(~step.contact.solved, Status.CONTACT_UNSOLVED, started)
     end = state.arrived(model, step.point.replace(t=t_next), step.memory, p)
     return end.with_effort(step.memory.effort, started)
+
+
+def _without_gain(end: State, step: Step, start: Point) -> State:
+    """The state, or a failure if contacts created energy. Steps with impacts are made carefully, so
+    only such steps need to look."""
+    if step.contact is None:
+        return end
+    return end.with_failure(step.contact.gained, Status.ENERGY_GAIN, start)
+
+
+def _with_impact(
+    log: Log, model: Model, start: Point, step: Step, end: State, wanted: Flag, p: Params
+) -> Log:
+    """The log with the record of a step in which contacts had an impact, if that is `wanted`."""
+    if step.contact is None:
+        return log
+    jump = step.contact.jump
+    point = end.point
+    record = Event(
+        t=point.t,
+        mode_before=start.mode,
+        mode_after=point.mode,
+        q=point.q,
+        v_before=step.free,
+        v_after=point.v,
+        Lam=jump.Lam,
+        direction=jump.direction,
+        kinetic_before=model.system.kinetic(point.q, step.free, p),
+        kinetic_after=model.system.kinetic(point.q, point.v, p),
+    )
+    return log.append(record, wanted)
 
 
 def _fallen(before: Guards, after: Guards, noise: Guards | float) -> GuardMask:

@@ -124,6 +124,10 @@ class DormandPrince(AbstractErrorControlled):
             raise ProblemError(f"DormandPrince(order=...): expected 5 or 8, found {self.order!r}")
         check_settings("DormandPrince", self)
 
+    @property
+    def resolves_contacts(self) -> bool:
+        return True
+
     def init(self, model: Model, point: Point, p: Params) -> tuple[Point, ControlledMemory]:
         slope = lagrange(model, point, p)
         table = _table(self.order, dense=model.k > 0)

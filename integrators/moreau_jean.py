@@ -23,20 +23,30 @@ begins,
 take part in it with impulses P along +H that obey the laws of contact, for all of them together,
 while the rows G hold:
 
-    M (v_1 - vf) + G^T P_G - H^T P = 0,   u = psi(q_1, v_1, t_1) + E psi(q_0, v_0, t_0)          (6)
+    M (v_1 - vf) + G^T P_G - H^T P = 0,   u = psi(q_1, v_1, t_1) + s(psi(q_0, v_0, t_0))         (6)
     0 <= u_N,  P_N >= 0,  u_N P_N = 0,   P_T in the ball of radius mu P_N, opposite to u_T       (7)
     M U + G^T nu - N^T kap = 0,   y = gap(q_1) + h max(0, psi_N(v_1)),
     0 <= y,  kap >= 0,  y kap = 0                                              with projection   (8)
 
 The projection (8) only pushes, and only out of an overlap that the contact does not leave by itself
 in the next step: pushing a body that bounces would give it energy. A body then comes to rest with
-gaps of 0, not within an overlap that holds it, so with projection e counts as 0 where a hop would
+gaps of 0, not within an overlap that holds it, so with projection s_N counts as 0 where a hop would
 be shorter than a step,
 
-    e |psi_N| < h/2 |gap_q| |q''|,   q'' from the forces alone                                   (9)
+    |s_N| < h/2 |gap_q| |q''|,   q'' from the forces alone                                       (9)
 
-A body at rest has gaps of 0 up to round-off, or up to the tolerance of the projection: without
+s is the shift of the impact law (`nsdyn.laws.impact`); Newton's is E psi.
+
+Where a given force N presses (`nsdyn.Friction`) the normal impulse is
+
+    P_N = h [theta N_1 + (1 - theta) N_0]                                                       (10)
+
+and a coefficient of friction that follows the speed of slip is that at the start of the step. A
+body at rest has gaps of 0 up to round-off, or up to the tolerance of the projection: without
 projection values up to ROUND_OFF count as 0 in (5), with it up to `Tolerances.touch`.
+
+Of many bodies in contact (more than DENSE unknowns) the step is solved by Broyden's method alone:
+compiling its Jacobian, with all derivatives of gaps and slips, would take minutes.
 
 H is evaluated at q_1, or at q_0, which makes (6) linear in v_1 and is what Siconos does for bodies.
 (5) is Siconos' rule too.
@@ -55,25 +65,27 @@ from jaxtyping import Array, Bool, Float
 
 from nsdyn._types import Number, Params, Scalar, Velocity
 from nsdyn.errors import ProblemError
+from nsdyn.integrators._contact_steps import Approach, ContactStep, refusal, shifted_law
 from nsdyn.integrators._time_stepping import (
     AbstractTimeStepping,
     ContactMemory,
-    ContactStep,
     NewMode,
     Step,
     projected,
-    short_hops_end,
     sizes,
 )
 from nsdyn.laws.base import AbstractLaw, Jump
+from nsdyn.laws.impact import AbstractShiftedLaw
 from nsdyn.mechanics import contact_rows as contacts
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics.cone import Answer
-from nsdyn.numerics.newton import NOISE, Effort, Newton
+from nsdyn.numerics.newton import DENSE, NOISE, Effort, Newton
 from nsdyn.stepping.mode_change import LawAnswer
 
 ROUND_OFF = 1e-13  # of a gap, relative to its terms
+
+PerContact = Float[Array, " k"]
 
 
 def _theta(x: Any) -> Scalar:
@@ -128,7 +140,7 @@ class MoreauJean(AbstractTimeStepping):
                 "a bouncing contact whose gap is still negative would count as open; use "
                 "projection=True"
             )
-        return None
+        return refusal(law, parts)
 
     def init(self, model: Model, point: Point, p: Params) -> tuple[Point, Any]:
         here = SaddlePoint(model, point, p)
@@ -143,13 +155,14 @@ class MoreauJean(AbstractTimeStepping):
         memory: Any,
         h: Number,
         p: Params,
+        law: AbstractLaw,
         new_mode: NewMode | None = None,
     ) -> Step:
         n = point.v.shape[0]
         f0 = model.force(point, p)
         touching = None
         if model.has_contacts:
-            touching = self._touching(model, point, memory, h, p)
+            touching = self._touching(model, point, memory, h, law, p)
         args = (self.theta, model, point, f0, h, p, new_mode, touching)
         x0 = jnp.concatenate([point.v + h * memory.a, jnp.zeros(n if self.projection else 0)])
         one = model.system.weights(point.q, p)
@@ -157,7 +170,8 @@ class MoreauJean(AbstractTimeStepping):
         q, v, push = sizes(model, point, one, p)
         noise = NOISE * (v + q / h) + self.newton.tolerance * (h * push)
         residual = lambda x, args: x - _solved(x, *args).x
-        x, effort = self.newton.solve(residual, x0, args, noise, weights)
+        many = touching is not None and x0.shape[0] > DENSE
+        x, effort = self.newton.solve(residual, x0, args, noise, weights, near_identity=many)
         at = _solved(x, *args)
         end = at.end
         if at.answer is not None:
@@ -167,35 +181,43 @@ class MoreauJean(AbstractTimeStepping):
         return Step(end, memory, at.found, at.free, at.contact)
 
     def _touching(
-        self, model: Model, point: Point, memory: Any, h: Number, p: Params
+        self, model: Model, point: Point, memory: Any, h: Number, law: AbstractLaw, p: Params
     ) -> "Touching":
         """The contacts of the step."""
         before = contacts.padded(model, model.psi(point, p))
         ahead = contacts.gaps(model, point, p) + self.forecast * h * before[:, 0]
-        laws = contacts.coefficients(model, p)
-        shift = laws.E * before
         size = contacts.sizes_of_gaps(model, point, p)
         closed = (model.scale.touch if self.projection else ROUND_OFF) * size
-        if self.projection:
-            shift = short_hops_end(model, point, shift, h, p)  # (9)
+        on = ahead <= closed  # (5)
+        rule = shifted_law(law)
         early = self.contact_rows == "start"
         return Touching(
-            on=ahead <= closed,  # (5)
-            mu=laws.mu,
-            shift=shift,
+            on=on,
+            closed=closed,
+            law=rule,
+            approach=Approach.of(model, point, before, on, rule, self.projection, h, p),  # (9)
             P0=memory.P,
+            normal=contacts.normal_forces(model, point, p),
             H=contacts.padded(model, model.jacobian(point, p)) if early else None,
         )
 
 
 class Touching(eqx.Module):
-    """The contacts of a step: which of them take part, mu, E psi(w), the impulses that the search
-    begins with, and their gradients if they are not those at the end of the step."""
+    """The contacts of a step.
+
+    on: which of them take part. closed: up to which size gaps count as 0.
+    law, approach: their law, and their rates before.
+    P0: the impulses that the search begins with.
+    normal: the given normal forces at the start of the step.
+    H: the gradients of the rows, if they are not those at the end of the step.
+    """
 
     on: Bool[Array, " k"]
-    mu: Float[Array, " k"]
-    shift: Float[Array, "k d"]
+    closed: Float[Array, " k"]
+    law: AbstractShiftedLaw
+    approach: Approach
     P0: Float[Array, "k d"]
+    normal: Float[Array, " k"]
     H: Float[Array, "k d n"] | None
 
 
@@ -238,7 +260,9 @@ def _solved(
     jump = projected(here, free) if found is None else found.jump  # (1)
     contact = answer = None
     if touching is not None:
-        jump, contact, answer = _pressed(here, jump, point, touching)
+        forces = contacts.normal_forces(model, end, p)
+        pressing = h * (theta * forces + (1 - theta) * touching.normal)  # (10)
+        jump, contact, answer = _pressed(here, jump, point, touching, pressing)
         found = None if found is None else found._replace(jump=jump)
     end = end.replace(v=jump.v_after)
     x = jump.v_after
@@ -251,7 +275,7 @@ def _solved(
 
 
 def _pressed(
-    here: SaddlePoint, jump: Jump, start: Point, touching: Touching
+    here: SaddlePoint, jump: Jump, start: Point, touching: Touching, pressing: PerContact
 ) -> tuple[Jump, ContactStep, Answer]:
     """The jump with the impulses of the contacts, (6) and (7)."""
     rows = contacts.ContactRows(here, touching.H)
@@ -260,12 +284,18 @@ def _pressed(
     else:
         early = start.replace(v=jump.v_after, t=here.point.t)
         rates = contacts.padded(here.model, here.model.psi(early, here.p))
+    approach = touching.approach
     problem = contacts.ContactProblem(
-        W=rows.W, b=rates + touching.shift, mu=touching.mu, on=touching.on
+        W=rows.W,
+        b=rates + approach.shift + rows.given(pressing),
+        mu=approach.mu,
+        on=touching.on,
     )
     answer = problem.solve(touching.P0)
     jump = Jump(*rows.landed(*jump, answer.P))
-    return jump, ContactStep(problem, answer.solved), answer
+    known = (rates, rows.moving(answer.P), approach, touching.law)
+    step = ContactStep.of(problem, answer.solved, jump, rows.W, *known)
+    return jump, step, answer
 
 
 def _pushed(
@@ -281,6 +311,8 @@ def _pushed(
     assert contact is not None
     rows = contacts.ContactRows(here)
     rates = contacts.padded(here.model, here.psi(v))[:, 0]
-    left = contacts.gaps(here.model, here.point, here.p) / h + jnp.where(rates > 0, rates, 0.0)
-    U, solved = rows.pushed_out(U, left - rows.normal_rates(u), touching.on)
-    return U, ContactStep(contact.problem, contact.solved & solved)
+    gaps = contacts.gaps(here.model, here.point, here.p)
+    left = gaps / h + jnp.where(rates > 0, rates, 0.0)
+    deep = jnp.any(touching.on & (gaps < -touching.closed))
+    U, solved = rows.pushed_out(U, left - rows.normal_rates(u), touching.on, deep)
+    return U, eqx.tree_at(lambda x: x.solved, contact, contact.solved & solved)

@@ -40,7 +40,7 @@ from nsdyn.errors import ProblemError
 from nsdyn.integrators import _contact_levels
 from nsdyn.integrators._alpha import AlphaStep, alpha, begin, radius
 from nsdyn.integrators._time_stepping import AbstractTimeStepping, NewMode, Step, projected
-from nsdyn.laws.base import Jump
+from nsdyn.laws.base import AbstractLaw, Jump
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics.newton import Newton
@@ -95,20 +95,12 @@ class NSGA(AbstractTimeStepping):
         memory: Any,
         h: Number,
         p: Params,
+        law: AbstractLaw,
         new_mode: NewMode | None = None,
     ) -> Step:
         if model.has_contacts:
-            return _contact_levels.advance(
-                self.newton,
-                self.friction,
-                alpha(self.rho_inf),
-                model,
-                point,
-                memory,
-                h,
-                p,
-                new_mode,
-            )
+            settings = _contact_levels.Settings(alpha(self.rho_inf), self.newton, self.friction)
+            return _contact_levels.advance(settings, model, point, memory, h, p, law, new_mode)
         move = AlphaStep.of(alpha(self.rho_inf), model, point, memory, h)
         args = (model, point, move, p, new_mode)
         n = point.v.shape[0]

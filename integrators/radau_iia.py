@@ -194,6 +194,10 @@ class RadauIIA(AbstractErrorControlled):
     def __check_init__(self) -> None:
         check_settings("RadauIIA", self)
 
+    @property
+    def resolves_contacts(self) -> bool:
+        return True
+
     def init(self, model: Model, point: Point, p: Params) -> tuple[Point, RadauMemory]:
         slope = lagrange(model, point, p)
         return point, RadauMemory(

@@ -49,6 +49,10 @@ class RK4(AbstractSmoothMethod):
                 f"{self.formulation!r}"
             )
 
+    @property
+    def resolves_contacts(self) -> bool:
+        return self.formulation == "lagrange"
+
     def _slope(self, model: Model, point: Point, p: Params, dependent: Bool[Array, " n"]) -> Slope:
         return FORMULATIONS[self.formulation](model, point, p, dependent)
 

@@ -20,11 +20,13 @@ find_folders_beside(Path(__file__).resolve().parent)
 find_user_folders()
 
 from nsdyn._version import __version__  # noqa: E402
+from nsdyn.analysis.contact_ledger import Ledger, ledger  # noqa: E402
 from nsdyn.constraints.base import AbstractConstraint  # noqa: E402
 from nsdyn.constraints.blended import Blended  # noqa: E402
 from nsdyn.constraints.contact import Contact  # noqa: E402
-from nsdyn.constraints.contacts import Contacts  # noqa: E402
+from nsdyn.constraints.contacts import Contacts, SpeedDependent  # noqa: E402
 from nsdyn.constraints.fixed import Fixed, Nonholonomic  # noqa: E402
+from nsdyn.constraints.friction import Friction  # noqa: E402
 from nsdyn.constraints.mode_rows import lock  # noqa: E402
 from nsdyn.constraints.scheduled import Scheduled  # noqa: E402
 from nsdyn.constraints.switching import Switching  # noqa: E402
@@ -36,6 +38,7 @@ from nsdyn.driver.step_doubling import ErrorEstimate, error_estimate  # noqa: E4
 from nsdyn.errors import (  # noqa: E402
     CoarseStepWarning,
     FileError,
+    FullTableWarning,
     LeftOutWarning,
     LostRunsWarning,
     NsdynError,
@@ -84,6 +87,9 @@ __all__ = [
     "Events",
     "FileError",
     "Fixed",
+    "Friction",
+    "FullTableWarning",
+    "Ledger",
     "LeftOutWarning",
     "LostRunsWarning",
     "Memory",
@@ -101,6 +107,7 @@ __all__ = [
     "SimulationError",
     "SingularTransitionWarning",
     "Solution",
+    "SpeedDependent",
     "Status",
     "Switching",
     "System",
@@ -111,6 +118,7 @@ __all__ = [
     "__version__",
     "error_estimate",
     "lagrange",
+    "ledger",
     "load",
     "lock",
     "rollout",

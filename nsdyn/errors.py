@@ -52,6 +52,10 @@ class CoarseStepWarning(UserWarning):
     """The steps are too long to follow the motion."""
 
 
+class FullTableWarning(UserWarning):
+    """The table of events had no room for some impacts of contacts; the motion is not affected."""
+
+
 class LeftOutWarning(UserWarning):
     """A file says more than is used of it."""
 

@@ -28,6 +28,7 @@ class Status(IntEnum):
     TOO_MANY_STEPS = 17
     CONTACT_UNSOLVED = 18
     LOST = 19
+    PAINLEVE = 20
 
 
 MESSAGES = {
@@ -87,8 +88,10 @@ MESSAGES = {
         "MuellerTransition"
     ),
     Status.ENERGY_GAIN: (
-        "a position E < 1/2 of the impulse between the old and the new gradients produces kinetic "
-        "energy. Choose E >= 1/2, or permit it with allow_energy_gain=True"
+        "the law creates kinetic energy. Between the old and the new gradients a position E < 1/2 "
+        "does so: choose E >= 1/2. In an impact of Contacts friction may do so if e > 0 and e_T is "
+        "another number: try law=Fremond(), or e_T = e for all contacts. Or permit it with "
+        "allow_energy_gain=True, for Contacts law=Newton(allow_energy_gain=True)"
     ),
     Status.BAD_POSITION: (
         "the position E of the impulse lies outside [0, 1]. Choose E between 0 (the old gradients) "
@@ -103,6 +106,11 @@ MESSAGES = {
         "no impulses were found that satisfy all contacts together. There may be none, as for a "
         "body between walls that close or between contacts and constraints that drive it; else try "
         "a smaller step"
+    ),
+    Status.PAINLEVE: (
+        "no forces exist with which the contacts could go on, and no impulse either that would "
+        "stop their slip (Painleve's paradox: friction presses a sliding contact harder than the "
+        "load would lift it). Try a smaller mu, or MoreauJean(), which needs no forces"
     ),
     Status.LOST: (
         "the processes of the sweep that were to compute this run died, one after the other: they "

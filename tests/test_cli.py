@@ -182,6 +182,8 @@ def test_settings_in_words():
     assert isinstance(parse_object("law", "zerovelocity", _laws()), laws.ZeroVelocity)
     assert float(parse_object("law", "Restitution(0.25)", _laws()).e) == 0.25
     assert parse_object("law", "MuellerTransition(form=minimal)", _laws()).form == "minimal"
+    impact = parse_object("law", "Newton(bilateral=Restitution(0.5))", _laws())
+    assert isinstance(impact, laws.Newton) and float(impact.bilateral.e) == 0.5
     method = parse_object(
         "integrator", "EventDriven(RK4('projected'), project=False)", _integrators()
     )

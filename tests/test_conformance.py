@@ -35,6 +35,8 @@ from nsdyn.integrators import (
     RadauIIA,
 )
 from nsdyn.testing import ConformanceError
+from nsdyn.testing.findings import Findings
+from nsdyn.testing.impact_law import check_impacts
 from nsdyn.testing.law import Change
 from nsdyn.testing.problem import Exact
 
@@ -88,8 +90,8 @@ def test_derivatives_of_an_integrator(scheme):
 class Broken(EventDriven):
     """Event-driven RK4 that is told to take no notice of events."""
 
-    def step_smooth(self, model, state, t_next, p):
-        state, _ = super().step_smooth(model, state, t_next, p)
+    def step_smooth(self, model, state, t_next, law, p):
+        state, _ = super().step_smooth(model, state, t_next, law, p)
         return state, jnp.zeros((), bool)
 
 
@@ -115,7 +117,13 @@ LAWS = [
     (laws.NonIdeal([[1.0, 0.0, 0.0]], mu=0.3), SPACE),
     (laws.NonIdeal([[1.0, 0.0, 0.0]], beta=[0.3]), ("units", *SPACE)),
     (laws.ZeroVelocity(), ("coordinates",)),
+    (laws.Fremond(), ()),
+    (laws.Sequential(), ("rows",)),
+    slow(laws.Newton(), ()),
+    slow(laws.Poisson(), ()),
+    slow(laws.GeneralizedNewton([[0.5, 0.1, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.5]]), ("rows",)),
 ]
+DEPENDENT = [x for x in LAWS if type(x) is tuple and x[1]]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +136,7 @@ def test_law(law, depends_on):
 
 @pytest.mark.parametrize(
     ("law", "depends_on"),
-    [x for x in LAWS if x[1]],
+    DEPENDENT,
     ids=lambda x: "" if type(x) is tuple else named(x),
 )
 def test_a_law_that_depends_on_units_is_found(law, depends_on):
@@ -136,6 +144,34 @@ def test_a_law_that_depends_on_units_is_found(law, depends_on):
         ConformanceError, match=rf"v\+ with other ({'|'.join(depends_on)}): expected"
     ):
         testing.check_law(law)
+
+
+class WrongAtContacts(laws.AbstractImpactLaw):
+    """The right law for all but contacts."""
+
+    can_gain_energy = False
+    unfit_for_time_steps = None
+    what: str = eqx.field(static=True)
+
+    def impulses(self, impact, careful=False):
+        found = laws.Newton().impulses(impact, careful)
+        match self.what:
+            case "a contact that pulls":
+                return found._replace(P=-found.P)
+            case "approach after":
+                return found._replace(P=0.5 * found.P)
+            case "gain of energy":
+                bouncy = eqx.tree_at(lambda x: x.E, impact, jnp.full_like(impact.E, 1.5))
+                return laws.Newton().impulses(bouncy, careful)
+        return found._replace(P=found.P.at[:, 0].add(jnp.where(impact.on, 0.0, 1.0)))
+
+
+@pytest.mark.parametrize(
+    "what", ["a contact that pulls", "approach after", "gain of energy", "impulse without touch"]
+)
+def test_a_wrong_impact_law_is_found(what):
+    with pytest.raises(ConformanceError, match=rf"impacts: {what}: expected"):
+        check_impacts(Findings("wrong"), WrongAtContacts(what), (), np.random.default_rng(0))
 
 
 class Wrong(laws.AbstractLaw):
@@ -200,7 +236,6 @@ def test_the_forms_of_muellers_law_agree_on_velocities_that_time_steps_propose()
 
 QUICK = ("pendulum", "point_on_track")
 STIFF = {"flyball_governor": 0.01, "slider_crank": 1e-3}  # the steps of a short run are parts of it
-CONTACTS = ("tippe_top",)
 CONSERVATIVE = ("pendulum", "point_on_track", "three_r_pendulum", "compass_walker", "bricard")
 
 
@@ -209,7 +244,8 @@ def test_problem(name):
     conservative = True if name in CONSERVATIVE else None
     make = problems.function(name)
     make = functools.partial(make, t_end=STIFF[name]) if name in STIFF else make
-    options = {"integrator": NSGA(), "conservative": False} if name in CONTACTS else {}
+    contacts = any(part.unilateral for part in make().constraint)
+    options = {"integrator": NSGA(), "conservative": False} if contacts else {}
     testing.check_problem(make, **{"conservative": conservative, "fresh_process": False, **options})
 
 

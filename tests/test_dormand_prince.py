@@ -258,8 +258,10 @@ def test_dense_output_is_nearly_as_accurate_as_the_steps(order, expected):
     """In one step of the swing, away from its start, against two shorter ones."""
     problem, integrator = pegged_swing(), method(order, LOOSE)
     values = plain_values(problem, None, None, None)
-    model, state = start(setup(problem, integrator, None, step=0.1), values)
-    walk = jax.jit(lambda state, t: integrator.step_smooth(model, state, t, values.params)[0])
+    run = setup(problem, integrator, None, step=0.1)
+    model, state = start(run, values)
+    p = values.params
+    walk = jax.jit(lambda state, t: integrator.step_smooth(model, state, t, run.law, p)[0])
     state = walk(state, 0.15)
     x, errors = 0.37, []
     for h in (0.1, 0.05):

@@ -170,7 +170,22 @@ REDUCTIONS = {
     "triangular": lambda a: jax.scipy.linalg.solve_triangular(a.m, a.n, trans=1, lower=True),
     "triangular, unit": lambda a: jax.scipy.linalg.solve_triangular(a.m, a.n, unit_diagonal=True),
     "cho_solve": lambda a: jax.scipy.linalg.cho_solve((a.m, True), a.n),
+    "eigenvalues": lambda a: jnp.linalg.eigvalsh(a.m),
+    "eigenvalues, upper": lambda a: jnp.linalg.eigvalsh(a.m, UPLO="U", symmetrize_input=False),
+    "eigenvectors": lambda a: _sine(a.m),
+    "eigenvectors, equal values": lambda a: _sine(jnp.outer(a.x, a.x)),
+    "eigenvectors, zero": lambda a: _sine(a.b[:4, None] * a.c[None, :4] * 1e-200),
+    "eigenvectors fail": lambda a: _sine(a.m.at[0, 1].set(jnp.nan)),
+    "eigenvectors of many": lambda a: _sine(a.large.reshape(10, 6, 6)),
 }
+
+
+def _sine(m):
+    """A function of a symmetric matrix, which the signs of its eigenvectors do not change, and
+    their products with each other."""
+    w, v = jnp.linalg.eigh(m)
+    turned = jnp.swapaxes(v, -1, -2)
+    return jnp.stack([(v * jnp.sin(w)[..., None, :]) @ turned, turned @ v])
 
 
 def _while(a):

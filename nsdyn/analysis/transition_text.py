@@ -30,7 +30,7 @@ def _energies(report: TransitionReport) -> str:
     pairs = zip(names, report.energy_before, report.energy_after, strict=True)
     rows = [(name, *(_number(x, T) for x in (a, b, b - a))) for name, a, b in pairs]
     share = "" if np.isnan(report.xi) else f"\nxi = T_c/T before: {_number(report.xi, 1.0)}"
-    return _table(("", "before", "after", "change"), rows) + share
+    return table(("", "before", "after", "change"), rows) + share
 
 
 def _scale(report: TransitionReport) -> float:
@@ -54,7 +54,7 @@ def _constraints(report: TransitionReport) -> str:
     rows.append(
         ("transition", KINDS.get(report.kind, "rows depend on each other: redundant, or singular"))
     )
-    return _table(None, rows, left=True)
+    return table(None, rows, left=True)
 
 
 def _impulses(report: TransitionReport) -> str:
@@ -69,7 +69,7 @@ def _impulses(report: TransitionReport) -> str:
     change = report.energy_after[0] - report.energy_before[0]
     rows.append(("all", "", "", "", _number(change, T)))
     head = ("impulse f", "f M^-1 f / 2", "constrained", "admissible", "energy brought")
-    lines = [_table(head, rows)]
+    lines = [table(head, rows)]
     largest = np.abs(report.Lam).max(initial=0.0)
     for name, values, scale in (
         ("Lam", report.Lam, largest),
@@ -90,7 +90,7 @@ def _velocities(report: TransitionReport) -> str:
         (f"v[{i}]", *(_number(x, np.abs(values).max()) for x in row))
         for i, row in enumerate(values)
     ]
-    return _table(
+    return table(
         ("", "before", "constrained", "admissible", "after", "constrained", "admissible"), rows
     )
 
@@ -105,7 +105,7 @@ def _numbers(values: np.ndarray, scale: float | None = None) -> str:
     return "  ".join(shown[:MOST]) + (f"  ... ({len(shown)} in all)" if len(shown) > MOST else "")
 
 
-def _table(head: tuple[str, ...] | None, rows: list[tuple[str, ...]], left: bool = False) -> str:
+def table(head: tuple[str, ...] | None, rows: list[tuple[str, ...]], left: bool = False) -> str:
     """Aligned columns: the first left, the others right or, with `left`, left too."""
     lines = rows if head is None else [head, *rows]
     widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]

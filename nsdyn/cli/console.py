@@ -97,8 +97,11 @@ def show_reports(
         nsdyn.transition_report(problem, events[i], law)
         for i, _ in enumerate(progress(names, "event"))
     ]
+    has_contacts = any(part.unilateral for part in problem.constraint)
     for i, report in enumerate(found):
         print(f"event {i}: {report}\n")
+        if has_contacts:
+            print(f"{nsdyn.ledger(problem, events[i])}\n")
 
 
 def show_end(trajectory: "nsdyn.Solution") -> None:

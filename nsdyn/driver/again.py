@@ -14,7 +14,6 @@ import math
 from collections import OrderedDict
 from functools import cached_property
 from operator import is_
-from threading import local
 from typing import Any
 
 import jax
@@ -24,9 +23,9 @@ from nsdyn._jitted import split
 from nsdyn._version import __version__
 from nsdyn.driver import backend as backends
 from nsdyn.driver.arguments import Setup, Values, shown
-from nsdyn.driver.blocks import Block, Programs
 from nsdyn.driver.grid import Grid
-from nsdyn.driver.in_place import NO_ARRAY, InPlace
+from nsdyn.driver.in_place import NO_ARRAY
+from nsdyn.driver.workspace import PerThread, Workspace
 from nsdyn.numerics.newton import Effort
 from nsdyn.problem import Problem
 from nsdyn.results.events import Events
@@ -40,48 +39,6 @@ SOUND = 64  # starts of one of them that were checked
 NUMBERS = (float, int, np.float64, np.ndarray)
 FLOATS = (float, int, np.float64)
 INTEGERS = (int, np.int64)
-
-
-class Workspace(local):
-    """The programs in their places, for each thread its own, and which values they were given."""
-
-    def __init__(self, programs: Programs, run: Setup, values: Values):
-        nothing: Any = jax.tree.map(lambda _: None, values)
-        self.programs = InPlace(programs, run, nothing, values)
-        self.set, self.blocks = self.programs.set, self.programs.blocks
-        places = self.programs.places
-        self.params = jax.tree.leaves(places.shared.params)
-        self.start = places.shared.q0, places.shared.v0
-        self.leaves: list[Any] = [None] * len(self.params)
-        self.arrays: list[Any] = [None] * len(self.params)  # those of the leaves
-        self.is_fixed = False  # whether the leaves can only change by becoming others
-        self.vectors: list[Any] = [None, None]
-        self.times = np.zeros(3)  # t0, t_end, step
-        self.counts = np.zeros(3, int)  # save_every, steps, max_events
-        grid = places.grid
-        for j, k in enumerate((grid.t0, grid.t_end, grid.step)):
-            self.set(k, self.times[j : j + 1])
-        for j, k in enumerate((grid.save_every, grid.steps, places.max_events)):
-            self.set(k, self.counts[j : j + 1])
-        self._name_results(self.programs.block)
-
-    def _name_results(self, block: Block) -> None:
-        """What a block leaves, in plain tables, which are faster than modules."""
-        samples, point = block.samples, block.samples.point
-        self.count, self.event_count = block.count, block.event_count
-        self.samples = {
-            "q": point.q,
-            "v": point.v,
-            "lam": samples.lam,
-            "mode": point.mode,
-            "energy": block.energy,
-        }
-        self.records, self.ending, self.effort = (
-            dict(vars(x)) for x in (block.records, block.ending, block.effort)
-        )
-
-    def held(self, number: int) -> np.ndarray:
-        return self.programs.begin.held(number)
 
 
 class Known:
@@ -117,12 +74,14 @@ class Known:
     def _make_workspace(self) -> None:
         """The programs as they are to be compiled for the work that is known of."""
         self.is_long = self.work.is_long
-        self.workspace = Workspace(self.work.programs, *self.example)
+        self.workspace = PerThread(self.work.programs, *self.example)
 
     def _add_work(self, steps: int) -> None:
         """So many steps more; with those so far they may call for better compiled programs."""
+        if self.is_long:
+            return
         self.work.add(self.example[0].integrator, steps)
-        if self.work.is_long and not self.is_long:
+        if self.work.is_long:
             self._make_workspace()
 
     # Arguments
@@ -140,7 +99,9 @@ class Known:
                 return None
             grid = Grid(t0, float(end), float(step), int(save_every))
             times, counts = (grid.t0, grid.t_end, grid.step), (grid.save_every, grid.steps)
-            found = self.grids[key] = times, counts, grid.saved, grid.times()
+            kept = grid.saved
+            kept.setflags(write=False)  # so that it need not be read again
+            found = self.grids[key] = times, counts, kept, grid.times()
             if len(self.grids) > SOUND:
                 self.grids.popitem(last=False)
         return found
@@ -148,15 +109,9 @@ class Known:
     def _set_values(self, space: Workspace, params: Any, q0: Any, v0: Any) -> bool:
         """Put parameters and initial state in their places; False if they are not as usual."""
         own_params, own_q0, own_v0 = self.own
-        tree: Any
-        leaves, tree = jax.tree.flatten(own_params if params is None else params)
-        if tree != self.tree:
+        given = own_params if params is None else params
+        if not (space.has(given) or self._set_tree(space, given)):
             return False
-        if not (space.is_fixed and all(map(is_, leaves, space.leaves))):
-            space.is_fixed = False
-            if not self._set_params(space, leaves):
-                return False
-            space.is_fixed = all(isinstance(x, jax.Array) for x in leaves)
         vectors = (own_q0 if q0 is None else q0), (own_v0 if v0 is None else v0)
         for j, x in enumerate(vectors):
             if x is space.vectors[j] and isinstance(x, jax.Array):
@@ -166,6 +121,22 @@ class Known:
                 return False
             space.set(space.start[j], array)
             space.vectors[j] = x
+        return True
+
+    def _set_tree(self, space: Workspace, params: Any) -> bool:
+        """The same for parameters that are not known to be in their places."""
+        tree: Any
+        leaves, tree = jax.tree.flatten(params)
+        space.fixed_table = {}
+        if tree != self.tree:
+            return False
+        if not (space.is_fixed and all(map(is_, leaves, space.leaves))):
+            space.is_fixed = False
+            if not self._set_params(space, leaves):
+                return False
+            space.is_fixed = all(isinstance(x, jax.Array) for x in leaves)
+        if space.is_fixed and self.is_table:
+            space.fixed_table, space.shown_table = dict(params), self._params(space, params)
         return True
 
     def _set_params(self, space: Workspace, leaves: list[Any]) -> bool:
@@ -203,34 +174,34 @@ class Known:
         usual = type(max_events) in INTEGERS and max_events > 0 and self.misses < MISSES
         if grid is None or not usual:
             return None
-        self._add_work(grid[1][1])
-        space = self.workspace
+        times, counts, kept, t = grid
+        self._add_work(counts[1])
+        space = self.workspace.here
         if not self._set_values(space, *values):
             return None
         if check and self._start(space) not in self.sound:
             return None
-        times, counts, kept, t = grid
-        space.times[:] = times
-        space.counts[:] = *counts, max_events
-        parts = [_taken(space) for _ in space.blocks(kept)]
-        if space.ending["status"]:
+        space.set_numbers(times, (*counts, max_events))
+        samples, records = _computed(space, kept)
+        if space.status():
             self.misses += 1
             return None
         self.misses = 0
-        samples, records = parts[0] if len(parts) == 1 else _joined(parts)
+        given = self.own[0] if values[0] is None else values[0]
         table = {"records": _filled(Event, records), "count": np.array(len(records["t"]))}
-        effort = {name: x.copy() for name, x in space.effort.items()}
-        own = {
+        fields = {
+            **self.about,
+            **samples,
+            **space.ending.whole(),
             "t": t.copy(),
             "events": _filled(Events, table),
-            "effort": _filled(Effort, effort),
-            "params": self._params(space, self.own[0] if values[0] is None else values[0]),
+            "effort": _filled(Effort, space.effort.whole()),
+            "params": dict(space.shown_table) if space.fixed_table else self._params(space, given),
             "step": times[2],
             "save_every": counts[0],
             "t_end": times[1],
         }
-        ending = {name: x.copy() for name, x in space.ending.items()}
-        return _filled(Solution, self.about | samples | ending | own)
+        return _filled(Solution, fields)
 
     def _params(self, space: Workspace, given: Any) -> Any:
         """What `plain` makes of the parameters."""
@@ -251,7 +222,7 @@ class Known:
 
     def remember_sound(self, params: Any, q0: Any, v0: Any) -> None:
         """The start was checked."""
-        space = self.workspace
+        space = self.workspace.here
         if self._set_values(space, params, q0, v0):
             self.sound[self._start(space)] = None
             if len(self.sound) > SOUND:
@@ -315,11 +286,11 @@ def remember(problem: Problem, run: Setup, values: Values, *settings: Any) -> Kn
     return known
 
 
-def _taken(space: Workspace) -> tuple[dict, dict]:
-    """Samples and records of a block, in memory of their own."""
-    count, events = int(space.count), int(space.event_count)
-    samples = {name: x[:count].copy() for name, x in space.samples.items()}
-    return samples, {name: x[:events].copy() for name, x in space.records.items()}
+def _computed(space: Workspace, kept: np.ndarray) -> tuple[dict, dict]:
+    """Samples and records of a run, in memory of their own."""
+    taken = lambda: (space.samples.first(space.count()), space.records.first(space.event_count()))
+    parts = [taken() for _ in space.blocks(kept)]
+    return parts[0] if len(parts) == 1 else _joined(parts)
 
 
 def _joined(parts: list[tuple[dict, dict]]) -> tuple[dict, dict]:
@@ -347,8 +318,8 @@ def _usual(x: Any, shape: tuple, dtype: Any) -> np.ndarray | None:
 
 
 def _filled(cls: type, fields: dict[str, Any]) -> Any:
-    """An object of an equinox class, made from its fields as JAX does it: these have been checked
-    and converted before."""
+    """An object of an equinox class that keeps this table of its fields, made as JAX does it: these
+    have been checked and converted before."""
     made: Any = object.__new__(cls)
-    vars(made).update(fields)
+    object.__setattr__(made, "__dict__", fields)
     return made

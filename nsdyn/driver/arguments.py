@@ -14,14 +14,18 @@ import numpy as np
 
 from nsdyn._watched import watch
 from nsdyn.constraints.base import AbstractConstraint, Scale
+from nsdyn.constraints.contacts import AbstractContacts
 from nsdyn.driver.grid import Grid
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw
+from nsdyn.laws.impact import AbstractImpactLaw
 from nsdyn.laws.post_switch import PostSwitchGradient
+from nsdyn.mechanics import contact_rows
 from nsdyn.mechanics.model import Model
 from nsdyn.mechanics.system import System
 from nsdyn.problem import Problem, as_arrays
 from nsdyn.results.drawing import Drawing
+from nsdyn.stepping.event_driven import EventDriven
 from nsdyn.stepping.integrator import (
     AbstractIntegrator,
     AbstractSmoothMethod,
@@ -125,7 +129,7 @@ def setup(
     watch(driven, law)
     return Setup(
         system=problem.system,
-        parts=problem.constraint,
+        parts=driven.constraints_of(problem.constraint),
         integrator=driven,
         law=law,
         tolerances=_default_tolerances() if tolerances is None else tolerances,
@@ -155,6 +159,7 @@ def _check_pair(problem: Problem, integrator: Any, law: Any) -> AbstractIntegrat
             f"law: expected an impulse law such as PostSwitchGradient(), found {law!r}"
         )
     _check_contacts(problem, driven, integrator)
+    _check_impact_law(problem, law)
     reason = driven.incompatibility(law, problem.constraint)
     if reason is not None:
         pair = f"{type(integrator).__name__} and {type(law).__name__}"
@@ -172,15 +177,45 @@ def _check_contacts(problem: Problem, driven: AbstractIntegrator, given: Any) ->
         return
     if not driven.resolves_contacts:
         raise ProblemError(
-            f"integrator: {given!r} does not resolve Contacts, whose impulses depend on each other "
-            "in every step. Use NSGA() or MoreauJean(), or Contact (without friction) in place of "
-            "Contacts"
+            f"integrator: {given!r} does not resolve Contacts, whose forces depend on each other. "
+            "Use NSGA(), MoreauJean(), EventDriven(RK4()) or EventDriven(DormandPrince()), or "
+            "Contact (without friction) in place of Contacts"
         )
+    _check_friction(parts, driven, given)
     if any(part.mode_depends_on_impact for part in parts):
         raise ProblemError(
             "Problem(constraint=...): expected Contact or Contacts, found both; their impacts "
             "would not know of each other. Put all gaps into Contacts"
         )
+
+
+def _check_friction(parts: tuple, driven: AbstractIntegrator, given: Any) -> None:
+    """Refuse friction that only time-stepping schemes resolve."""
+    if not isinstance(driven, EventDriven):
+        return
+    for part in parts:
+        if isinstance(part, AbstractContacts) and (part.is_pressed or part.follows is not None):
+            what = "Friction" if part.is_pressed else "Contacts(mu=SpeedDependent(...))"
+            raise ProblemError(
+                f"integrator: {given!r} does not resolve {what}; use NSGA() or MoreauJean()"
+            )
+
+
+def _check_impact_law(problem: Problem, law: AbstractLaw) -> None:
+    """Refuse an impact law that the contacts of the problem cannot obey."""
+    if not isinstance(law, AbstractImpactLaw):
+        return
+    name = type(law).__name__
+    parts = problem.constraint
+    if any(part.mode_depends_on_impact for part in parts):
+        raise ProblemError(
+            f"law: {name} is a law for Contacts, and would leave Contact to "
+            f"{type(law.bilateral).__name__}. Use Contacts, or Restitution(e) with Contact"
+        )
+    if any(part.unilateral for part in parts):
+        objection = law.objection(contact_rows.size(problem.model())[0])
+        if objection is not None:
+            raise ProblemError(f"law: {name} does not fit {problem.name}: {objection}")
 
 
 def _check_rank(problem: Problem, law: AbstractLaw) -> None:

@@ -1,7 +1,6 @@
 """Which programs march the blocks of a run: native ones (`nsdyn.native`) or those of XLA.
 
-The environment variable NSDYN_BACKEND says it: `auto` (native where the machine has a compiler and
-every operation is known, else XLA), `native` or `xla`. `Solution.backend` tells which it was.
+`nsdyn.native.choice` says which are wanted, `Solution.backend` which they were.
 
 A native program is kept by a digest of all that it depends on (`nsdyn._digest`): in a later process
 it runs without anything being traced.
@@ -13,7 +12,6 @@ A batch is cut into groups of LANES runs that go through one native program side
 shares the grid, so a block ends for all of its runs where the event log of one of them is full.
 """
 
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from threading import Lock
@@ -44,13 +42,11 @@ from nsdyn.driver.grid import CHUNK
 from nsdyn.driver.in_place import InPlace
 from nsdyn.errors import ProblemError
 from nsdyn.native.build import circumstances, compiler
+from nsdyn.native.choice import SETTING, choice
 from nsdyn.native.program import AXIS, Program, Source, reloaded, written
 from nsdyn.native.unsupported import Unsupported
 from nsdyn.stepping.integrator import AbstractIntegrator
 
-SETTING = "NSDYN_BACKEND"
-CHOICES = ("auto", "native", "xla")
-DEFAULT = "auto"
 LANES = 8
 # Samples in a block: a run with few of them need not move the memory of many.
 BLOCK_ALONE = 256
@@ -64,14 +60,6 @@ STEPS_BETWEEN = (
     30  # steps that one from time to time counts for if a method chooses its own between
 )
 FOLDER = "programs"  # of the cache, for those of other processes
-
-
-def choice() -> str:
-    """The setting, checked."""
-    found = os.environ.get(SETTING) or DEFAULT
-    if found not in CHOICES:
-        raise ProblemError(f"{SETTING}: expected one of {', '.join(CHOICES)}, found {found!r}")
-    return found
 
 
 def _alone(flag: Any) -> Any:

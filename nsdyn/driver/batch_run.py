@@ -177,7 +177,7 @@ def _bytes(problem: Problem, samples: int, events: int) -> int:
     mode = sum(int(np.prod(shape)) for shape in model.mode_shapes) or 1
     sample = q.size + v.size + model.m + mode + 1
     record = 3 + 2 * mode + q.size + 2 * v.size + model.m * (1 + v.size)
-    return 8 * (samples * sample + (events if model.k else 0) * record)
+    return 8 * (samples * sample + (events if model.may_have_events else 0) * record)
 
 
 def cores() -> int:

@@ -51,7 +51,9 @@ class InPlace:
         first = (traced(run), own, shared)
         self.size = programs.size
         self.kept = np.full(self.size + CHUNK, NEVER)
-        self.counts = np.array([0, CHUNK])  # the first step, and steps in a chunk
+        self.wanted: tuple = (None, 0)  # what the kept steps were taken from, and after how many
+        self.now = 0, CHUNK  # the first step, and steps in a chunk
+        self.counts = np.array(self.now)
         numbers = (self.kept, *(np.asarray(x) for x in self.counts))
         second = (*first, programs.begin(*first), *numbers)
         advance, structure, once = programs.advance.made_for(*second)
@@ -86,16 +88,25 @@ class InPlace:
         for number, array in pairs:
             self.set(number, array)
 
+    def _set_kept(self, kept: np.ndarray, done: int) -> None:
+        """The steps to record in a block, after so many; left as it is if it is that already."""
+        before, after = self.wanted
+        if kept is before and done == after and not kept.flags.writeable:
+            return
+        part = kept[done : done + self.size]
+        self.kept[: len(part)] = part
+        self.kept[len(part) :] = NEVER
+        self.wanted = kept, done
+
     def blocks(self, kept: np.ndarray) -> Iterator[Parts]:
         """As `nsdyn.driver.blocks.blocks`, but each block is in the memory of the one before."""
         self.begin()
         done = step = 0
         length = CHUNK
         while True:
-            part = kept[done : done + self.size]
-            self.kept[: len(part)] = part
-            self.kept[len(part) :] = NEVER
-            self.counts[:] = step, length
+            self._set_kept(kept, done)
+            if self.now != (step, length):
+                self.counts[:] = self.now = step, length
             self.advance()
             yield self.parts
             done += int(self.count)

@@ -34,17 +34,17 @@ from nsdyn.driver.collect import Collected
 from nsdyn.driver.filling import Results
 from nsdyn.driver.processes import TRIES, Processes
 from nsdyn.driver.sweep_parts import Part
+from nsdyn.driver.workers import check_workers, connected
 from nsdyn.errors import LostRunsWarning, NsdynError, ProblemError, warn
 from nsdyn.laws.base import AbstractLaw
 from nsdyn.problem import Problem
-from nsdyn.results.events import Events
+from nsdyn.results.events import Events, warn_if_full
 from nsdyn.results.solution import SAMPLES, Solution, plain
 from nsdyn.results.sweep_folder import SweepFolder
 from nsdyn.stepping.integrator import IntegratorLike
 from nsdyn.tolerances import Tolerances
 
 WORTH_PROCESSES = 30.0  # seconds of work, where one process cannot use all cores
-CONNECTION = 10  # seconds to wait for a Dask scheduler
 SHOWN = 3  # lost parts in a warning
 
 
@@ -105,7 +105,7 @@ def sweep(
         tolerances=tolerances,
     )
     refuse_tracers("sweep", problem, run, params, q0, v0)
-    _check_workers(jobs, client)
+    check_workers(jobs, client)
     batch = batch_values(problem, params, q0, v0, phase)
     layout = laid_out(problem, run, batch, memory)
     report = (lambda *_: None) if progress is None else progress
@@ -117,20 +117,8 @@ def sweep(
         results = _in_memory(ready, jobs, client, report)
         solution = results.with_settings(dataclasses.replace(settings, backend=ready.backend))
     _warn_if_singular(problem, batch, solution.events)
+    warn_if_full(solution.events, problem.constraint, run.max_events)
     return solution
-
-
-def _check_workers(jobs: Any, client: Any) -> None:
-    if jobs is not None and client is not None:
-        raise ProblemError("jobs and client: expected one of the two, found both")
-    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1):
-        raise ProblemError(f"jobs: expected a positive whole number of processes, found {jobs!r}")
-    known = client is None or isinstance(client, str) or callable(getattr(client, "submit", None))
-    if not known:
-        raise ProblemError(
-            "client: expected the address of a Dask scheduler, such as 'tcp://127.0.0.1:8786', or "
-            f"an object with `submit`, found {client!r}"
-        )
 
 
 # In memory
@@ -243,27 +231,9 @@ def _workers(
     if jobs is not None:
         with Processes(min(jobs, ready.layout.fits, most)) as processes:
             yield processes, call
-    elif isinstance(client, str):
-        with _dask_client(client) as found:
-            yield found, call
-    else:
-        yield client, call
-
-
-def _dask_client(address: str) -> Any:
-    try:
-        from distributed import Client
-    except ImportError:
-        raise ProblemError(
-            f"client: {address!r} needs Dask, which is not installed: pip install 'nsdyn[dask]'"
-        ) from None
-    try:
-        return Client(address, timeout=CONNECTION)
-    except (OSError, ValueError, TypeError) as error:
-        raise ProblemError(
-            f"client: expected the address of a Dask scheduler, such as 'tcp://127.0.0.1:8786', "
-            f"found none at {address!r}: {error}"
-        ) from error
+        return
+    with connected(client) as found:
+        yield found, call
 
 
 def _in_folder(

@@ -88,8 +88,8 @@ def _fast(integrator, model, state, log, times, count, law, p, every):
         careful = lambda carry, t: integrator.step_without_plan(model, *carry, t, law, p)
         (end, log), samples = _steps(careful, (state, log), times, count, every)
         return end, log, samples
-    end, samples, fired = _attempts(integrator, model, state, times, count, p, every)
-    if not _may_repeat(model):
+    end, samples, fired = _attempts(integrator, model, state, times, count, law, p, every)
+    if not model.may_have_events:
         return end, log, samples
     outside = eqx.partition((integrator, model, state, times, count, law, p), eqx.is_array)
 
@@ -112,15 +112,10 @@ def _fast(integrator, model, state, log, times, count, law, p, every):
     return jax.lax.while_loop(lambda c: c[3], redo, (end, log, samples, fired))[:3]
 
 
-def _may_repeat(model: Model) -> bool:
-    """Whether a step may have to be repeated carefully: because of an event, or of contacts."""
-    return model.k > 0 or model.has_contacts
-
-
-def _attempts(integrator, model, state, times, count, p, every):
+def _attempts(integrator, model, state, times, count, law, p, every):
     def one(carry, t_next):
         state, seen = carry
-        new, flag = integrator.step_smooth(model, state, t_next, p)
+        new, flag = integrator.step_smooth(model, state, t_next, law, p)
         return new, seen | flag
 
     start = (state, jnp.zeros((), bool))
@@ -181,7 +176,7 @@ def _padded_steps(one, carry, times, plans, padded: bool, every: int):
 
 def _planned(integrator, model, state, log, times, count, law, p, every):
     """What `_fast` does, with the plan of the events, and of the pieces, of every step."""
-    if not _may_repeat(model) and not integrator.controls_error:
+    if not model.may_have_events and not integrator.controls_error:
         return _fast(integrator, model, state, log, times, count, law, p, every), None
 
     def one(carry, t_next, _):
@@ -199,7 +194,7 @@ def _replay(integrator, model, state, log, times, count, law, p, every, plans):
     def one(carry, t_next, plan):
         state, log = carry
         if plan is None:
-            return (integrator.step_smooth(model, state, t_next, p)[0], log), None
+            return (integrator.step_smooth(model, state, t_next, law, p)[0], log), None
         return integrator.step_differentiable(model, state, log, t_next, law, p, plan), None
 
     padded = count is not None
@@ -255,4 +250,4 @@ def empty_log(setup: Setup, model: Model, state: State, capacity: int, limit, p)
         kinetic_before=point.t,
         kinetic_after=point.t,
     )
-    return Log.empty(record, capacity if model.k else 0, limit)
+    return Log.empty(record, capacity if model.may_have_events else 0, limit)

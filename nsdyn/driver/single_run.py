@@ -35,7 +35,7 @@ from nsdyn.errors import SimulationError
 from nsdyn.laws.base import AbstractLaw, as_status
 from nsdyn.mechanics.model import Point
 from nsdyn.problem import Problem, as_arrays
-from nsdyn.results.events import Events
+from nsdyn.results.events import Events, warn_if_full
 from nsdyn.results.solution import Solution, plain
 from nsdyn.status import Status
 from nsdyn.stepping.integrator import IntegratorLike
@@ -81,6 +81,7 @@ def simulate(
     if known is not None:
         found = known.run(step, start, t_end, save_every, max_events, check)
         if found is not None:
+            warn_if_full(found.events, problem.constraint, max_events)
             return _looked_at(known, params, found) if check else found
     run = setup(
         problem,
@@ -96,6 +97,7 @@ def simulate(
     refuse_tracers("simulate", problem, run, *start)
     values = plain_values(problem, *start)
     solution = _checked_run(problem, run, values) if check else _finished(problem, run, values)
+    warn_if_full(solution.events, problem.constraint, run.max_events)
     if solution.backend == "native" and save_at is None:
         known = again.remember(problem, run, values, *settings) if known is None else known
         if check:

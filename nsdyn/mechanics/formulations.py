@@ -16,6 +16,8 @@ v_s' + c, c = -P^T T gamma:
 where the dependent velocities follow from the independent ones at every evaluation. (F' v_s of the
 paper is contained in c.) The multipliers of (3) come from the equations of the dependent
 coordinates: lam = T^T P (f - M v').
+
+Contacts with friction, in given modes, add their forces to (1): `nsdyn.mechanics.closed_contacts`.
 """
 
 from collections.abc import Callable
@@ -27,6 +29,8 @@ from jaxtyping import Array, Bool, Float
 
 from nsdyn._jitted import traced_once
 from nsdyn._types import Jacobian, Params, RowMask, Rows, Solve, Velocity
+from nsdyn.mechanics.closed_contacts import ClosedContacts
+from nsdyn.mechanics.contact_rows import have_modes
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics import kkt, small
 from nsdyn.numerics.null_space import complement
@@ -65,6 +69,9 @@ def lagrange(
     model: Model, point: Point, p: Params, dependent: Bool[Array, " n"] | None = None
 ) -> Slope:
     """v' and lam of (1). `dependent` is passed on."""
+    if have_modes(model):
+        motion = ClosedContacts(model, point, p).motion()
+        return Slope(v=point.v, a=motion.a, lam=motion.lam, dependent=dependent)
     solve, f, G, gamma, live = _terms(model, point, p)
     a, lam = kkt.masked_kkt(solve, G, live, f, -gamma)  # (1)
     return Slope(v=point.v, a=a, lam=lam, dependent=dependent)

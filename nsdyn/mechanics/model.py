@@ -148,6 +148,12 @@ class Model(eqx.Module):
     def has_contacts(self) -> bool:
         return any(part.unilateral for part in self.parts)
 
+    @property
+    def may_have_events(self) -> bool:
+        """Whether a step may have to be repeated carefully: because a guard fires, or for the sake
+        of contacts."""
+        return self.k > 0 or self.has_contacts
+
     # The parts and their shares of mode, rows and guards.
 
     def split_mode(self, mode: Any) -> list[Any]:
@@ -294,7 +300,14 @@ class Model(eqx.Module):
         depend on which of several redundant rows the solver happened to drop."""
         if self.guards_use_lam and self.m > 1 and not self.rows_independent:
             G = jnp.where(self.live(point, p)[:, None], self.jacobian(point, p), 0.0)
-            lam = kkt.least_norm_multipliers(self.system.solver(point.q, p), G, lam)
+            solve = self.system.solver(point.q, p)
+            if self.has_contacts:
+                rows = self.bilateral
+                least = kkt.least_norm_multipliers(solve, G[rows], lam[rows])
+                wide = jnp.asarray(np.eye(self.m)[:, rows])
+                lam = lam + wide @ (least - lam[rows])
+            else:
+                lam = kkt.least_norm_multipliers(solve, G, lam)
         shares = split(lam, self.row_counts)
         return _concatenate(
             [

@@ -10,6 +10,8 @@ where rate maps a velocity to q' (the identity unless there are quasi-velocities
 the new position:
 
     M dv + G^T mu = 0,  G (v + dv) + psi_0 = 0                                                 (2)
+
+Contacts that are closed along a motion are among these rows (`nsdyn.mechanics.closed_contacts`).
 """
 
 import jax.numpy as jnp
@@ -17,6 +19,8 @@ from jaxtyping import Array, Float
 
 from nsdyn._jitted import traced_once
 from nsdyn._types import Params
+from nsdyn.mechanics import contact_rows as contacts
+from nsdyn.mechanics.closed_contacts import ClosedContacts
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics import kkt
@@ -34,12 +38,15 @@ def project(model: Model, point: Point, p: Params) -> Point:
 @traced_once
 def project_position(model: Model, point: Point, p: Params) -> Point:
     """The nearest point that satisfies the live rows at position level."""
-    if not any(part.positional for part in model.parts):
+    closed = ClosedContacts(model, point, p) if contacts.have_modes(model) else None
+    if closed is None and not any(part.positional for part in model.parts):
         return point
-    here = SaddlePoint(model, point, p)
+    here = SaddlePoint(model, point, p) if closed is None else closed.here
     moved = point
     for _ in range(ITERATIONS):
         dx = here.smallest_motion_of_positions(-model.rows(moved, p))  # (1)
+        if closed is not None:
+            dx = closed.position_step(dx, contacts.gaps(model, moved, p))
         moved = moved.replace(q=moved.q + model.system.rate(point.q, dx, p))
     return moved
 
@@ -50,6 +57,8 @@ def project_velocity(
 ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
     """The nearest velocity in the mass metric that satisfies psi = 0, and the impulse that leads to
     it."""
+    if contacts.have_modes(model):
+        return ClosedContacts(model, point, p).velocity_step()
     solve = model.system.solver(point.q, p)
     still = jnp.zeros_like(point.v)
     rows = (model.jacobian(point, p), model.live(point, p))

@@ -78,11 +78,12 @@ def solve(
     b: Impulses,
     mu: PerContact,
     on: ContactMask,
-    P0: Impulses,
+    P0: Float[Array, "*starts k d"],
     careful: bool = False,
 ) -> Answer:
     """The impulses P of k contacts with u = W P + b, each with d rows, normal first; `mu` and `on`
-    for each contact. P0 is where the search begins; it has no derivative."""
+    for each contact. P0 is where the search begins; it has no derivative. With several P0, one more
+    axis in front, Newton's method goes from one after the other until it succeeds."""
     return _solution(careful, W, b, mu, on, P0)
 
 
@@ -90,8 +91,12 @@ def solve(
 def _solution(careful: bool, W, b, mu, on, P0) -> Answer:
     scaling = Scaling.of(W, b, on)
     problem = scaling.apply(W, b, mu)
-    x0 = jnp.where(scaling.rows, P0 / scaling.size, 0.0)
-    x, error, attempts, iterations = (_carefully if careful else _quickly)(problem, x0)
+    begin = lambda P0: jnp.where(scaling.rows, P0 / scaling.size, 0.0)
+    if P0.ndim == 3:
+        x, error, attempts, iterations = _in_turn(problem, jax.vmap(begin)(P0))
+    else:
+        method = _carefully if careful else _quickly
+        x, error, attempts, iterations = method(problem, begin(P0))
     bounded = jnp.max(jnp.abs(x), initial=0.0) < UNBOUNDED
     return Answer(
         P=jnp.where(scaling.rows, scaling.size * x, 0.0),
@@ -144,6 +149,30 @@ def _regular_solution(J: Float[Array, "n n"], c: Float[Array, " n"]) -> Float[Ar
 def _quickly(problem: ConeProblem, x0: Impulses) -> tuple[Impulses, Scalar, Any, Any]:
     found = newton(problem, x0, True, FIRST, TOLERANCE)
     return found.x, found.error, jnp.ones((), int), found.rounds
+
+
+@traced_once
+def _in_turn(
+    problem: ConeProblem, starts: Float[Array, "starts k d"]
+) -> tuple[Impulses, Scalar, Any, Any]:
+    """Newton from each start, until one succeeds."""
+
+    def attempt(c: tuple) -> tuple:
+        best, error, i, count = c
+        start = lax.dynamic_index_in_dim(starts, i, keepdims=False)
+        found = newton(problem, start, True, FIRST, TOLERANCE)
+        better = found.error < error
+        return (
+            jnp.where(better, found.x, best),
+            jnp.where(better, found.error, error),
+            i + 1,
+            count + found.rounds,
+        )
+
+    zero = jnp.zeros((), int)
+    first = (starts[0], jnp.full((), WORTHLESS), zero, zero)
+    going = lambda c: (c[1] > ACCEPTED) & (c[2] < len(starts))
+    return lax.while_loop(going, attempt, first)
 
 
 @traced_once

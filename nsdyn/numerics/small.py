@@ -13,10 +13,12 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
+from nsdyn._jitted import traced_once
 from nsdyn._types import Matrix, Scalar, Solve, Velocity
 from nsdyn.numerics.rank import SMALLEST_PIVOT
 
@@ -150,6 +152,56 @@ def solve_pivoted(a: Float[Array, "n n"], b: Float[Array, " n"]) -> Float[Array,
     return lax.fori_loop(0, n, column, jnp.concatenate([a, b[:, None]], axis=1))[:, n]
 
 
+@jax.custom_jvp
+def solve_consistent(a: Float[Array, "n n"], b: Float[Array, " n"]) -> Float[Array, " n"]:
+    """x of least norm with a x = b, for a matrix of any rank, symmetric or not, if there is such an
+    x. Its rows should be of size 1."""
+    return generalised_inverse(a) @ b
+
+
+@solve_consistent.defjvp
+def _rule(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    a, b = primals
+    da, db = tangents
+    inverse = generalised_inverse(a)
+    x = inverse @ b
+    return x, inverse @ (db - da @ x)
+
+
+@traced_once
+def generalised_inverse(a: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """The matrix that makes x = Z b the solution of a x = b of least norm, if there is one: by
+    Gauss-Jordan elimination with partial pivoting in a loop. Columns j without a pivot, those of
+    free unknowns, are left out; each has a solution n_j of a n = 0, with n_j = 1 and 0 for other
+    free unknowns, and what x has in common with these is taken away."""
+    n = a.shape[0]
+    rows = jnp.arange(n)
+
+    def column(j, carry):
+        both, taken, place = carry
+        entries = lax.dynamic_index_in_dim(both, j, 1, keepdims=False)
+        k = jnp.argmax(jnp.where(taken, -1.0, jnp.abs(entries)))
+        found = ~taken[k] & (jnp.abs(entries[k]) > SMALLEST_PIVOT)
+        pivot = lax.dynamic_index_in_dim(both, k, 0, keepdims=False)
+        pivot = pivot / jnp.where(found, entries[k], 1.0)
+        factors = jnp.where(rows == k, entries - 1.0, entries)
+        both = both - jnp.where(found, factors[:, None] * pivot[None, :], 0.0)
+        taken = taken | (found & (rows == k))
+        place = jnp.where(rows == j, jnp.where(found, k, n), place)
+        return both, taken, place
+
+    both = jnp.concatenate([a, jnp.eye(n, dtype=a.dtype)], axis=1)
+    start = (both, jnp.zeros(n, bool), jnp.full(n, n))
+    both, _, place = lax.fori_loop(0, n, column, start)
+    pick = (place[:, None] == rows[None, :]).astype(a.dtype)
+    reduced = pick @ both
+    free = place == n
+    null = jnp.where(free[None, :], jnp.eye(n) - reduced[:, :n], 0.0)
+    square = null.T @ null + jnp.diag(jnp.where(free, 0.0, 1.0))
+    basic = reduced[:, n:]
+    return basic - null @ (inverse(square) @ (null.T @ basic))
+
+
 def total(terms: Iterable) -> Any:
     """The sum of the terms, without an array of zeros to start from, which the compiler would have
     to remove; 0 if there are none."""
@@ -163,11 +215,10 @@ def entries(a: Float[Array, "m n"]) -> list[list[Scalar]]:
 
 
 def _cholesky(a: Matrix) -> Solve:
-    # Slow to import, and small systems do not need it.
-    from jax.scipy.linalg import cho_factor, cho_solve
-
-    c = cho_factor(a, lower=True)
-    return lambda b: cho_solve(c, b)
+    """As `jax.scipy.linalg.cho_solve`, whose import takes a fifth of a second."""
+    factor = lax.linalg.cholesky(a, symmetrize_input=False)
+    back = functools.partial(lax.linalg.triangular_solve, factor, left_side=True, lower=True)
+    return lambda b: back(back(b), transpose_a=True)
 
 
 def _masked_cholesky(a: Matrix) -> Solve:

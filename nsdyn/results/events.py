@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from nsdyn.errors import FullTableWarning, warn
 from nsdyn.stepping.log import Event
 
 FIELDS = tuple(field.name for field in dataclasses.fields(Event))
@@ -109,3 +110,15 @@ class Events(eqx.Module):
 def counted(events: Events) -> str:
     """For example "3 events"."""
     return f"{len(events)} event{'' if len(events) == 1 else 's'}"
+
+
+def warn_if_full(events: Events, parts: tuple, max_events: int) -> None:
+    """Warn if impacts of contacts may be missing: time-stepping schemes go on without them."""
+    full = int(np.max(events.count, initial=0)) >= max_events
+    if full and any(part.unilateral for part in parts):
+        warn(
+            f"the table of events is full (max_events = {max_events}), and impacts of contacts "
+            "after its last entry are not in it. The motion is not affected. Raise max_events to "
+            "see them all",
+            FullTableWarning,
+        )

@@ -34,12 +34,18 @@ from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn._jitted import traced_once
 from nsdyn._types import Flag, GuardMask, Guards, Number, Params
+from nsdyn.constraints.base import AbstractConstraint
+from nsdyn.constraints.contact_modes import ContactModes
+from nsdyn.constraints.contacts import Contacts
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw
+from nsdyn.mechanics.closed_contacts import turned
+from nsdyn.mechanics.contact_rows import size as contact_size
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.projection import project
 from nsdyn.status import Status
 from nsdyn.stepping import guard_rates
+from nsdyn.stepping.contact_change import change_contacts, settled
 from nsdyn.stepping.detect import SLACK, Surface, between, scan_guards
 from nsdyn.stepping.integrator import (
     AbstractErrorControlled,
@@ -62,6 +68,7 @@ LAST_PIECE = 0.99  # of the rest of a step: such a piece is stretched to meet th
 # Intervals in which guards are sampled on a step; on one with an event or error control there are
 # more (`nsdyn.stepping.locate`).
 INTERVALS = 4
+SLOW_PIECE = 0.01  # of the distance of samples: shorter steps need not follow a slip that turns
 
 
 class EventPlan(eqx.Module):
@@ -132,10 +139,21 @@ class EventDriven(AbstractIntegrator):
         return isinstance(self.method, AbstractErrorControlled)
 
     @property
+    def resolves_contacts(self) -> bool:
+        return self.method.resolves_contacts
+
+    def constraints_of(
+        self, parts: tuple[AbstractConstraint, ...]
+    ) -> tuple[AbstractConstraint, ...]:
+        return tuple(ContactModes(x) if isinstance(x, Contacts) else x for x in parts)
+
+    @property
     def max_events_in_step(self) -> int:
         return self.max_switches
 
     def start(self, model: Model, point: Point, p: Params) -> State:
+        if model.has_contacts:
+            point = settled(model, point, p)
         point, memory = self.method.init(model, point, p)
         state = State.begin(model, point, memory, p, own=Surface.none(model.k))
         state = self._on_surface(model, state, model.step, p, jnp.zeros(model.k, bool))
@@ -147,7 +165,7 @@ class EventDriven(AbstractIntegrator):
         return state.with_failure(jnp.any(negative), Status.GUARD_NEGATIVE, point)
 
     def step_smooth(
-        self, model: Model, state: State, t_next: Number, p: Params
+        self, model: Model, state: State, t_next: Number, law: AbstractLaw, p: Params
     ) -> tuple[State, Bool[Array, ""]]:
         if not self.controls_error:
             return self._attempt(model, state, t_next, p)
@@ -203,17 +221,20 @@ class EventDriven(AbstractIntegrator):
     ) -> tuple[State, Log]:
         """The same step, made of a bounded number of pieces. The guards in the state, which only
         serve to detect events, are not updated."""
-        rest = lambda state: self._smooth(model, state, t_next - state.point.t, p)
+        begun = lambda state: self._turned(model, state, p)
+        rest = lambda state: self._smooth(model, begun(state), t_next - state.point.t, p)
 
         def piece(carry, step):
             number, event, h, has_event = step
             last = number == plan.count - 1
 
             def smooth(state, log):
+                state = begun(state)
                 size = jnp.where(last, t_next - state.point.t, h)
                 return self._smooth(model, state, size, p), log
 
             def go(state, log):
+                state = begun(state)
                 size = h if self.controls_error else t_next - state.point.t
                 before = self._at_event(model, state, size, p, event)
                 landed, record, _ = self._change_at(model, state, before, event.fired, law, p)
@@ -268,7 +289,8 @@ class EventDriven(AbstractIntegrator):
         self, model: Model, carry: Pieces, t_next: Number, law: AbstractLaw, p: Params
     ) -> Pieces:
         """From one event to the next, or to the end of the step."""
-        start = carry.state
+        start = self._turned(model, carry.state, p)
+        carry = carry._replace(state=start)
         h = self._length(start, t_next)
         search = locate(model, start, h, p, self._flow(model, start, h, p))  # (2)
         return self._handled(model, carry, search, h, t_next, law, p)
@@ -277,7 +299,8 @@ class EventDriven(AbstractIntegrator):
         self, model: Model, carry: Pieces, t_next: Number, law: AbstractLaw, p: Params
     ) -> Pieces:
         """As far as error control permits; if a guard fires on it, to the event."""
-        start = carry.state
+        start = self._turned(model, carry.state, p)
+        carry = carry._replace(state=start)
         h = self._length(start, t_next)
         end = self._smooth(model, start, h, p)  # (1)
         scan = scan_guards(model, start, end, h, p, INTERVALS_OF_LONG_STEPS)
@@ -393,12 +416,23 @@ class EventDriven(AbstractIntegrator):
         self, model: Model, state: State, t_next: Number, p: Params
     ) -> tuple[State, Bool[Array, ""]]:
         """One piece, and whether a guard fired on it."""
+        state = self._turned(model, state, p)
         h = self._length(state, t_next)
         end = self._smooth(model, state, h, p)  # (1)
         intervals = INTERVALS_OF_LONG_STEPS if self.controls_error else INTERVALS
         seen = scan_guards(model, state, end, h, p, intervals)
         end = _at_time(_risen(state, end), _time_after(state, h, t_next))
         return end, jnp.any(seen.fired) | seen.fell_back
+
+    def _turned(self, model: Model, state: State, p: Params) -> State:
+        """The state whose contacts hold the directions in which they slip now, with its guards. In
+        the plane these change at events only."""
+        if not model.has_contacts or contact_size(model)[1] < 3:
+            return state
+        h = model.step * (SLOW_PIECE if self.controls_error else 1.0)
+        point = turned(model, state.point, state.memory.a, state.memory.lam, h, p)
+        guard = model.guards(point, state.memory.lam, p)
+        return eqx.tree_at(lambda x: (x.point, x.guard), state, (point, guard))
 
     def _smooth(self, model: Model, state: State, h: Number, p: Params) -> State:
         # With error control a step is long, and so is its text: it is written once.
@@ -442,7 +476,8 @@ class EventDriven(AbstractIntegrator):
     ) -> tuple:
         """Change the mode at the point `before` and restart the method: the state after, the
         record, a status."""
-        after, record, status = change_mode(model, before, fired, law, p)  # (3)
+        change = change_contacts if model.has_contacts else change_mode
+        after, record, status = change(model, before, fired, law, p)  # (3)
         point, memory = self.method.init(model, after, p)
         if self.controls_error:
             known: Any = state.memory

@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn._repr import settings_text
 from nsdyn._types import Code, Flag, Number, Params
+from nsdyn.constraints.base import AbstractConstraint
 from nsdyn.laws.base import AbstractLaw
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics.newton import Effort
@@ -112,6 +113,12 @@ class AbstractIntegrator(eqx.Module):
         """Whether it finds the impulses of `Contacts`."""
         return False
 
+    def constraints_of(
+        self, parts: tuple[AbstractConstraint, ...]
+    ) -> tuple[AbstractConstraint, ...]:
+        """The constraints of a problem as this integrator sees them."""
+        return parts
+
     @property
     def max_events_in_step(self) -> int:
         """The largest number of events in one step."""
@@ -127,7 +134,7 @@ class AbstractIntegrator(eqx.Module):
 
     @abstractmethod
     def step_smooth(
-        self, model: Model, state: State, t_next: Number, p: Params
+        self, model: Model, state: State, t_next: Number, law: AbstractLaw, p: Params
     ) -> tuple[State, Bool[Array, ""]]:
         """The state at t_next if there is no event, and whether there is one."""
 
@@ -194,6 +201,12 @@ class AbstractSmoothMethod(eqx.Module):
 
     def __repr__(self) -> str:
         return settings_text(self)
+
+    @property
+    def resolves_contacts(self) -> bool:
+        """Whether it takes its accelerations from `nsdyn.mechanics.formulations.lagrange`, which
+        knows the forces of closed `Contacts`, and needs nothing else of the constraints."""
+        return False
 
     @property
     def is_multistep(self) -> bool:

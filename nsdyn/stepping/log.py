@@ -94,6 +94,10 @@ class Log(eqx.Module):
             limit=self.limit,
         )
 
+    def without_last(self, wanted: Flag) -> "Log":
+        """The log without its last record, if that is `wanted`."""
+        return Log(records=self.records, count=self.count - wanted, limit=self.limit)
+
 
 def put(records: Any, record: Any, slot: Code, wanted: Flag) -> Any:
     """`records` with `record` at `slot` if `wanted`. (A scatter would work too, but takes long to

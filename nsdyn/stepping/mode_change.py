@@ -16,9 +16,18 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Int
 
-from nsdyn._types import Configuration, GuardMask, Matrix, Number, Params, Velocity
+from nsdyn._types import (
+    Configuration,
+    GuardMask,
+    Jacobian,
+    Matrix,
+    Number,
+    Params,
+    Rows,
+    Velocity,
+)
 from nsdyn.constraints.base import NO_MODE
 from nsdyn.laws.base import AbstractLaw, Jump, ModeChange
 from nsdyn.mechanics.model import Model, Point
@@ -79,7 +88,7 @@ def ask_law(
         acts=acts,
         failure_code=jnp.where(acts, code, Status.OK),
         change=change,
-        kinetic=_kinetic(model, old.q, M, p),
+        kinetic=kinetic_energy(model, old.q, M, p),
     )
 
 
@@ -90,7 +99,8 @@ def _is_driven(change: ModeChange, obey: Number) -> Bool[Array, " m"]:
     return jnp.abs(change.rates(change.v_before)) > obey * size  # (3)
 
 
-def _kinetic(model: Model, q: Configuration, M: Matrix, p: Params) -> Callable:
+def kinetic_energy(model: Model, q: Configuration, M: Matrix, p: Params) -> Callable:
+    """T(v) at q."""
     system = model.system
     if system.momentum is not None:
         return lambda v: system.kinetic(q, v, p)
@@ -105,12 +115,20 @@ def change_mode(
     here = SaddlePoint(model, after, p)
     answer = ask_law(model, point, here, point.v, law, p)
     landed, Lam = after_impact(model, here, answer.jump, p)
+    code = verdict(model, point, landed, answer, here, p)
+    record = record_of(point, landed, Lam, answer.jump.direction, answer.kinetic)
+    return landed, record, code
+
+
+def verdict(
+    model: Model, point: Point, landed: Point, answer: LawAnswer, here: SaddlePoint, p: Params
+) -> Int[Array, ""]:
+    """The status of a mode change from `point` to `landed`."""
     code = status_of(model, landed, answer, here, p)
     gap = jnp.where(model.live(landed, p), model.rows(landed, p), 0.0)
     small = model.tolerances.meet * here.row_sizes * model.length(point, p)
     meets = jnp.all(jnp.abs(gap) <= small)  # (1)
-    code = jnp.where((code == Status.NO_MODE) | meets, code, Status.DO_NOT_MEET)
-    return landed, record_of(point, landed, Lam, answer), code
+    return jnp.where((code == Status.NO_MODE) | meets, code, Status.DO_NOT_MEET)
 
 
 def after_impact(model: Model, here: SaddlePoint, jump: Jump, p: Params) -> tuple[Point, Array]:
@@ -124,7 +142,9 @@ def after_impact(model: Model, here: SaddlePoint, jump: Jump, p: Params) -> tupl
     return landed.replace(v=v), jump.Lam + rest
 
 
-def record_of(before: Point, landed: Point, Lam: Float[Array, " m"], answer: LawAnswer) -> Event:
+def record_of(
+    before: Point, landed: Point, Lam: Rows, direction: Jacobian, kinetic: Callable
+) -> Event:
     return Event(
         t=before.t,
         mode_before=before.mode,
@@ -133,9 +153,9 @@ def record_of(before: Point, landed: Point, Lam: Float[Array, " m"], answer: Law
         v_before=before.v,
         v_after=landed.v,
         Lam=Lam,
-        direction=answer.jump.direction,
-        kinetic_before=answer.kinetic(before.v),
-        kinetic_after=answer.kinetic(landed.v),
+        direction=direction,
+        kinetic_before=kinetic(before.v),
+        kinetic_after=kinetic(landed.v),
     )
 
 

@@ -19,8 +19,10 @@ import numpy as np
 
 from nsdyn.errors import unknown
 from nsdyn.laws.base import AbstractLaw, ModeChange, message
+from nsdyn.laws.impact import AbstractImpactLaw
 from nsdyn.status import Status
 from nsdyn.testing.findings import ConformanceError, Findings, relative
+from nsdyn.testing.impact_law import check_impacts
 
 N = 3
 EXACT = 1e-10  # relative errors
@@ -53,7 +55,7 @@ class Answer(NamedTuple):
 
 
 def check_law(law: AbstractLaw, *, depends_on: Collection[str] = (), seed: int = 0) -> Findings:
-    """Verify a law.
+    """Verify a law. An impact law is also asked about impacts (`nsdyn.testing.impact_law`).
 
     depends_on: what the law does not promise to be independent of: "units" of mass and velocity
         (3), factors in front of "rows" (4), units of single "coordinates" (5).
@@ -74,6 +76,8 @@ def check_law(law: AbstractLaw, *, depends_on: Collection[str] = (), seed: int =
             continue
         _check_balance(findings, law, KINDS[kind], changes, answers)
         _check_invariance(findings, law, KINDS[kind], changes, answers, depends_on)
+    if isinstance(law, AbstractImpactLaw):
+        check_impacts(findings, law, depends_on, rng)
     return findings
 
 

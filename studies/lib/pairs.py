@@ -2,10 +2,12 @@
 
 A variant is a choice of the settings that are fixed at compile time: strings from a list, and truth
 values. Integrators are asked for switching bilateral constraints and for `Contact`; laws for the
-three kinds of mode changes, on a particle in space.
+three kinds of mode changes, on a particle in space. Impact laws, which decide about `Contacts`,
+have a table of their own.
 """
 
 import dataclasses
+import inspect
 import itertools
 import typing
 from collections.abc import Callable
@@ -25,7 +27,8 @@ from nsdyn.status import Status
 from nsdyn.stepping.integrator import AbstractSmoothMethod, as_integrator
 
 SOME = 0.5  # for numbers without a default: a position, a coefficient of restitution
-CHOSEN = {"tangents": [[1.0, 0.0, 0.0]], "mu": SOME}  # other required settings of laws
+# other required settings of laws
+CHOSEN = {"tangents": [[1.0, 0.0, 0.0]], "mu": SOME, "matrix": [[SOME]]}
 
 
 class Table(NamedTuple):
@@ -42,8 +45,8 @@ class Table(NamedTuple):
 
 
 def markdown() -> str:
-    """Both tables, as in docs/concepts."""
-    return f"{pairs().markdown()}\n\n{switches().markdown()}"
+    """All tables, as in docs/concepts."""
+    return "\n\n".join(table.markdown() for table in (pairs(), switches(), impacts()))
 
 
 def variants(cls: type) -> list[Any]:
@@ -78,7 +81,14 @@ def _values(field: dataclasses.Field, hint: Any) -> list[Any]:
 
 def _exported(package: Any, base: type) -> list[type]:
     classes = [getattr(package, name) for name in sorted(package.__all__)]
-    return [c for c in classes if isinstance(c, type) and issubclass(c, base) and c is not base]
+    whole = [c for c in classes if isinstance(c, type) and not inspect.isabstract(c)]
+    return [c for c in whole if issubclass(c, base)]
+
+
+def _mode_change_laws() -> list[type]:
+    """The laws that decide about mode changes themselves, unlike those for impacts of contacts."""
+    found = _exported(laws, AbstractLaw)
+    return [cls for cls in found if not issubclass(cls, laws.AbstractImpactLaw)]
 
 
 # Integrators and laws
@@ -107,12 +117,12 @@ def refusals(integrator: Any, law: AbstractLaw) -> tuple[str | None, ...]:
 
 def pairs() -> Table:
     """Laws down, integrators across; every variant of both is asked."""
-    rules = [law for cls in _exported(laws, AbstractLaw) for law in variants(cls)]
+    rules = [law for cls in _mode_change_laws() for law in variants(cls)]
     able = [cls for cls in _exported(integrators, eqx.Module) if _goes_by_itself(cls)]
     across = _merged(able, lambda x: tuple(refusals(x, law) for law in rules))
     columns = {title: members[0] for title, (members, _) in across.items()}
     answers = lambda law: tuple(refusals(x, law) for x in columns.values())
-    down = _merged(_exported(laws, AbstractLaw), answers)
+    down = _merged(_mode_change_laws(), answers)
     notes: list[str] = []
     rows = [
         (f"`{title}`", *(_cell(answer, notes) for answer in answers))
@@ -180,7 +190,7 @@ VELOCITY = np.array([0.0, 1.0, -1.0])
 
 def switches() -> Table:
     """What each law does when constraints are exchanged or added, and when a contact closes."""
-    found = _merged(_exported(laws, AbstractLaw), _answers)
+    found = _merged(_mode_change_laws(), _answers)
     return Table(
         ("law", *KINDS), [(f"`{title}`", *answers) for title, (_, answers) in found.items()], []
     )
@@ -205,3 +215,20 @@ def _objections(law: AbstractLaw) -> list[int]:
         return jnp.asarray(law.failure_code(change), int)
 
     return jax.jit(jax.vmap(one))(BEFORE, AFTER, ON_BEFORE, ON_AFTER).tolist()
+
+
+# Impact laws
+
+
+def impacts() -> Table:
+    """Impact laws: whether time-stepping schemes take them, and whether they can create energy."""
+    rows: list[tuple[str, ...]] = []
+    notes: list[str] = []
+    for cls in _exported(laws, laws.AbstractImpactLaw):
+        reason = cls.unfit_for_time_steps  # type: ignore[attr-defined]
+        takes = "yes" if reason is None else f"no ({len(notes) + 1})"
+        notes += [] if reason is None else [reason]
+        gains = "yes" if cls.can_gain_energy else "no"  # type: ignore[attr-defined]
+        rows.append((f"`{cls.__name__}`", takes, gains))
+    head = ("impact law", "`MoreauJean`, `NSGA`", "can create energy")
+    return Table(head, rows, notes)

@@ -28,7 +28,8 @@ def laws() -> dict[str, type]:
 
     public = {name: getattr(found, name) for name in found.__all__}
     classes = {name: c for name, c in public.items() if isinstance(c, type)}
-    return {name: c for name, c in classes.items() if found.AbstractLaw in c.__mro__[1:]}
+    whole = {name: c for name, c in classes.items() if not inspect.isabstract(c)}
+    return {name: c for name, c in whole.items() if issubclass(c, found.AbstractLaw)}
 
 
 def law(text: str) -> "nsdyn.laws.AbstractLaw":
@@ -60,7 +61,7 @@ def parse_object(what: str, text: str, known: dict[str, type], base: tuple[type,
         return f"elsewhere_{len(found) - 1}"
 
     plain = ELSEWHERE.sub(placeholder, text.strip()) if base else text.strip()
-    inside = known | {"Newton": Newton} | {f"elsewhere_{i}": cls for i, cls in enumerate(found)}
+    inside = {"Newton": Newton} | known | {f"elsewhere_{i}": cls for i, cls in enumerate(found)}
     short = {name.lower(): name for name in inside}
 
     def find(name: str) -> type:

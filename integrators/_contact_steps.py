@@ -1,0 +1,140 @@
+"""What time-stepping schemes share about contacts: how their law enters a step, and their impacts.
+
+psi- are the rates of the contact rows at the start of a step. The law shifts the rates at its end
+by s(psi-) (`nsdyn.laws.impact`). With restitution a body would hop for ever, by less than a step at
+last. There a scheme that ends hops sets
+
+    s_N = 0   where   |s_N| < h/2 |gap_q| |q''|,   q'' from the forces alone                   (1)
+
+An impact is an event: a contact that presses in the step, P_N > 0, and approached faster than
+
+    psi_N- < -(h/2 |gap_q| |q''| + QUIET |N|_(M^-1) V),   V = sqrt(2 T)                        (2)
+
+faster than a body that rests or rolls does by round-off and by the forces of a step. Its record is
+the jump from the free velocity of the step to that at its end. The law has created energy if it has
+with respect to both the rates of the free velocity and psi-, (3) of `nsdyn.laws.impact`.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from nsdyn._types import Number, Params, Scalar
+from nsdyn.laws.base import AbstractLaw, Jump
+from nsdyn.laws.impact import AbstractImpactLaw, AbstractShiftedLaw, gains_energy
+from nsdyn.laws.newton import impact_law
+from nsdyn.mechanics import contact_rows as contacts
+from nsdyn.mechanics.model import Model, Point
+from nsdyn.numerics import small
+from nsdyn.numerics.cone_problem import OPEN
+
+QUIET = 1e-6  # of the speed of the mechanism
+
+
+def refusal(law: AbstractLaw, parts: tuple) -> str | None:
+    """Why the law does not fit the steps of a problem with these constraints; None if it does."""
+    if not any(part.unilateral for part in parts):
+        return None
+    found = impact_law(law)
+    if found.unfit_for_time_steps is not None:
+        return found.unfit_for_time_steps
+    if not isinstance(found, AbstractShiftedLaw):
+        return "a time step solves one problem for all contacts, with rates that the law shifts"
+    return None
+
+
+def shifted_law(law: AbstractLaw) -> AbstractShiftedLaw:
+    """The law of the contacts; laws that are not of this kind were refused before the run."""
+    found = impact_law(law)
+    assert isinstance(found, AbstractShiftedLaw)
+    return found
+
+
+class Approach(eqx.Module):
+    """The contacts at the start of a step.
+
+    rates: psi-. mu: the coefficients of friction. shift: s(psi-).
+    slow: the speeds of (1). speed: V of (2).
+    """
+
+    rates: Float[Array, "k d"]
+    mu: Float[Array, " k"]
+    shift: Float[Array, "k d"]
+    slow: Float[Array, " k"]
+    speed: Scalar
+
+    @staticmethod
+    def of(
+        model: Model,
+        point: Point,
+        rates: Float[Array, "k d"],
+        near: Bool[Array, " k"],
+        law: AbstractShiftedLaw,
+        ends_hops: bool,
+        h: Number,
+        p: Params,
+    ) -> "Approach":
+        """`near` are the contacts that take part in the step, as far as is known at its start. If
+        one of them closes in it, not slower than (1), all of them take part in an impact."""
+        mode = contacts.modes(model, point)
+        own = contacts.coefficients(model, p, contacts.speeds(model, rates, mode))
+        slow = _hop_speeds(model, point, h, p)
+        closes = near & (mode == OPEN) & (rates[:, 0] < -slow)
+        shift = law.shift(rates, own.E, near & jnp.any(closes))
+        if ends_hops:
+            short = jnp.abs(shift[:, 0]) < slow
+            shift = shift.at[:, 0].set(jnp.where(short, 0.0, shift[:, 0]))  # (1)
+        speed = jnp.sqrt(2 * model.system.kinetic(point.q, point.v, p))
+        return Approach(rates=rates, mu=own.mu, shift=shift, slow=slow, speed=speed)
+
+    def strikes(self, W: Float[Array, "kd kd"], P: Float[Array, "k d"]) -> Bool[Array, " k"]:
+        """Which contacts have an impact, (2)."""
+        d = P.shape[1]
+        sizes = jnp.sqrt(jnp.maximum(jnp.diagonal(W)[::d], 0.0))
+        fast = self.rates[:, 0] < -(self.slow + QUIET * sizes * self.speed)
+        return fast & (P[:, 0] > 0)
+
+
+def _hop_speeds(model: Model, point: Point, h: Number, p: Params) -> Float[Array, " k"]:
+    """h/2 |gap_q| |q''|."""
+    slope = jax.lax.stop_gradient(contacts.gap_slopes(model, point, p))
+    system = model.system
+    push = system.rate(point.q, system.solver(point.q, p)(model.force(point, p)), p)
+    return 0.5 * h * (jnp.abs(slope) @ jnp.abs(push))
+
+
+class ContactStep(eqx.Module):
+    """The contacts in a step.
+
+    problem: what was solved for their impulses. solved: whether that was found.
+    jump: from the free velocity of the step to that at its end, with all impulses.
+    struck: whether a contact had an impact. gained: whether the law created energy in it, although
+        that is not allowed.
+    """
+
+    problem: contacts.ContactProblem
+    solved: Bool[Array, ""]
+    jump: Jump
+    struck: Bool[Array, ""]
+    gained: Bool[Array, ""]
+
+    @staticmethod
+    def of(
+        problem: contacts.ContactProblem,
+        solved: Bool[Array, ""],
+        jump: Jump,
+        W: Float[Array, "kd kd"],
+        free: Float[Array, "k d"],
+        P: Float[Array, "k d"],
+        approach: Approach,
+        law: AbstractImpactLaw,
+    ) -> "ContactStep":
+        """W, the rates that the step would have without impulses of the contacts, and the latter,
+        decide about energy."""
+        struck = jnp.any(approach.strikes(W, P))
+        gained = jnp.zeros((), bool)
+        if not law.allow_energy_gain:
+            after = free + small.matvec(W, P.reshape(-1)).reshape(P.shape)
+            gained = struck & gains_energy(P, free, approach.rates, after)
+        return ContactStep(problem, solved, jump, struck, gained)
