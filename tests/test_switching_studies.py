@@ -216,12 +216,19 @@ def test_studies_are_computed_once_and_drawn(track, hole, orders, monkeypatch):
     def fail(*_, **__):
         raise AssertionError("computed again")
 
-    monkeypatch.setattr(archive, "write", fail)
+    data = lambda: {
+        file: file.stat().st_mtime_ns
+        for folder in (track, hole, orders)
+        for file in (folder / "data").glob("*.nc")
+    }
+    before = data()
     files = {
         "switching_track": switching_track.run(track, file=track / "switching_track.toml"),
         "pothole": pothole.run(hole, 5e-3),
         "convergence": convergence.run(orders, file=orders / "convergence.toml"),
     }
+    assert data() == before
+    monkeypatch.setattr(archive, "write", fail)
     for name, count in NAMES.items():
         assert name in studies.names() and studies.summary(name)
         names = {f"figure_{i}.{kind}" for i in range(1, count + 1) for kind in ("pdf", "png")}
