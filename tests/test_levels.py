@@ -46,6 +46,11 @@ def levels(patch) -> list[bool]:
     return found
 
 
+def run_once(problem):
+    """A run without checks, which are programs of their own."""
+    return nsdyn.simulate(problem, RK4, step=STEP, check=False)
+
+
 def equal(a, b) -> None:
     for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
         np.testing.assert_array_equal(np.asarray(x), np.asarray(y), strict=True)
@@ -54,7 +59,7 @@ def equal(a, b) -> None:
 @pytest.mark.parametrize(
     ("problem", "integrator"),
     [
-        (problems.three_r_pendulum, RK4),
+        pytest.param(problems.three_r_pendulum, RK4, marks=pytest.mark.slow),
         (problems.pendulum, integrators.NSGA()),
         pytest.param(problems.wheel_over_pothole, RK4, marks=pytest.mark.slow),
     ],
@@ -106,9 +111,9 @@ def test_a_long_run_is_compiled_well_and_a_short_one_quickly(monkeypatch):
     steps = round((problem.t_end - problem.t0) / STEP)
     monkeypatch.setattr(backend, "LONG", 3 * steps)
     found = levels(monkeypatch)
-    runs = [nsdyn.simulate(problem, RK4, step=STEP) for _ in range(3)]
+    runs = [run_once(problem) for _ in range(3)]
     assert found == [True, True]  # the beginning, and the steps
-    runs += [nsdyn.simulate(problem, RK4, step=STEP) for _ in range(2)]
+    runs += [run_once(problem) for _ in range(2)]
     assert found == [True, True, False]  # four runs in all are long
     for run in runs[1:]:
         equal(runs[0].q, run.q)
@@ -117,7 +122,7 @@ def test_a_long_run_is_compiled_well_and_a_short_one_quickly(monkeypatch):
 def test_one_long_run_is_compiled_once(monkeypatch):
     monkeypatch.setattr(backend, "LONG", 10)
     found = levels(monkeypatch)
-    nsdyn.simulate(problems.pendulum(), RK4, step=STEP)
+    run_once(problems.pendulum())
     assert found == [True, False]
 
 
@@ -134,20 +139,20 @@ def test_what_was_compiled_well_serves_short_runs_of_later_processes(fresh, monk
     problem = problems.pendulum()
     with monkeypatch.context() as patch:
         patch.setattr(backend, "LONG", 10)
-        nsdyn.simulate(problem, RK4, step=STEP)
+        run_once(problem)
     fresh()
     found = levels(monkeypatch)
-    nsdyn.simulate(problem, RK4, step=STEP)
+    run_once(problem)
     assert found == []
 
 
 def test_a_long_run_of_a_later_process_is_compiled_well(fresh, monkeypatch):
     problem = problems.pendulum()
-    nsdyn.simulate(problem, RK4, step=STEP)
+    run_once(problem)
     fresh()
     found = levels(monkeypatch)
     monkeypatch.setattr(backend, "LONG", 10)
-    nsdyn.simulate(problem, RK4, step=STEP)
+    run_once(problem)
     assert found == [False]
 
 
@@ -163,5 +168,5 @@ def test_what_is_unknown_is_asked_once(monkeypatch):
     monkeypatch.setattr(backend, "LONG", 20)
     problem = problems.pendulum(t_end=0.1)
     for _ in range(3):
-        assert nsdyn.simulate(problem, RK4, step=STEP).backend == "xla"
+        assert run_once(problem).backend == "xla"
     assert len(asked) == 1

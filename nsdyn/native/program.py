@@ -28,7 +28,9 @@ from nsdyn.native.writer import Memory, Storage
 
 TABLES = (control, elementwise, reductions)  # their import fills PRIMITIVES
 AXIS = "lanes"  # the name of the lanes in `jax.lax.pmin` and the like
-LONGEST = 200_000  # lines of a program; beyond, XLA compiles faster
+# Lines of a program; beyond, XLA compiles faster. 74,000 lines of eight lanes take 4 CPU seconds
+# quickly and 18 well.
+LONGEST = 200_000
 LOADED = 16  # entries at most of an argument that is read at once
 RAW = {BOOL: "unsigned char", SHORT: "int", INT: "i8", "f": "double"}
 
