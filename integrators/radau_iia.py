@@ -194,6 +194,9 @@ class RadauIIA(AbstractErrorControlled):
     def __check_init__(self) -> None:
         check_settings("RadauIIA", self)
 
+    def allowed(self, size: Array) -> Array:
+        return self.atol + self.rtol * size
+
     def init(self, model: Model, point: Point, p: Params) -> tuple[Point, RadauMemory]:
         slope = lagrange(model, point, p)
         return point, RadauMemory(
