@@ -154,8 +154,8 @@ def locate(
         memory = stop.memory
         rates = guard_rates.rates(model, stop.point, memory.a, memory.lam, p, lam_rate=lam_rate)
         if known is not None:
-            nearer = _slid(model, start, c, stop, h * rates, h, p, known)
-            return _improved(model, *nearer, h * rates, p)  # (2)
+            slid = _slid(model, start, c, stop, h * rates, h, p, known)
+            return _improved(model, *slid, h * rates, p)  # (2)
         whole = _begun(start, c, stop, scan_guards(model, start, stop, h, p, INTERVALS))
         nearer = _improved(model, c, stop, h * rates, p)  # (2)
         return jax.tree.map(lambda a, b: jnp.where(first, a, b), whole, nearer)
