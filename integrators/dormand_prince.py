@@ -128,6 +128,9 @@ class DormandPrince(AbstractErrorControlled):
     def resolves_contacts(self) -> bool:
         return True
 
+    def allowed(self, size: Array) -> Array:
+        return self.atol + self.rtol * size
+
     def init(self, model: Model, point: Point, p: Params) -> tuple[Point, ControlledMemory]:
         slope = lagrange(model, point, p)
         table = _table(self.order, dense=model.k > 0)
@@ -174,7 +177,7 @@ class DormandPrince(AbstractErrorControlled):
     def _error(self, k: Float[Array, "stages size"], h: Number, size: Array) -> Scalar:
         """err, the error in units of what is allowed."""
         table = _known(self.order)
-        scale = self.atol + self.rtol * size
+        scale = self.allowed(size)
         mean_square = lambda weights: jnp.mean(((weights @ k[: len(weights)]) / scale) ** 2)
         if self.order == 5:
             return jnp.abs(h) * jnp.sqrt(mean_square(table.E))  # (3)

@@ -198,6 +198,9 @@ class RadauIIA(AbstractErrorControlled):
     def resolves_contacts(self) -> bool:
         return True
 
+    def allowed(self, size: Array) -> Array:
+        return self.atol + self.rtol * size
+
     def init(self, model: Model, point: Point, p: Params) -> tuple[Point, RadauMemory]:
         slope = lagrange(model, point, p)
         return point, RadauMemory(

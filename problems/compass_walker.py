@@ -127,7 +127,9 @@ def exchanged(
 LATE = 1e-6  # s above which the swinging leg is late; at a strike s is zero to round-off
 
 SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential)
-FEET = nsdyn.Transitions(rows=standing, guards=strike_or_fall, after=exchanged, hold=places)
+FEET = nsdyn.Transitions(
+    rows=standing, guards=strike_or_fall, after=exchanged, hold=places, guards_use_lam=False
+)
 
 
 class Gait(NamedTuple):

@@ -26,6 +26,14 @@ LEVELS = r"""
 #endif
 """
 
+# Vectors of all lanes are wider than registers. These passes take half of the compiler's time with
+# them, and gain nothing: constants are known, and values are named once, when the text is written.
+LANES_AT_ONCE = r"""
+#ifdef __OPTIMIZE__
+#pragma GCC optimize ("no-tree-ccp,no-tree-forwprop,no-tree-fre")
+#endif
+"""
+
 COMMON = r"""
 typedef long i8;
 extern "C" {
@@ -330,6 +338,7 @@ def prelude(lanes: int, rare: bool = False) -> str:
     width = lanes if lanes > 1 else PACK
     text = (
         f"#define L {width}\n"
+        + (LANES_AT_ONCE if lanes > 1 else "")
         + LEVELS.replace("@LEVEL@", level)
         + COMMON
         + SCALAR

@@ -58,6 +58,7 @@ from nsdyn.stepping.integrator import (
 from nsdyn.stepping.locate import (
     INTERVALS_OF_LONG_STEPS,
     EventSearch,
+    Known,
     LocatedEvent,
     locate,
 )
@@ -308,7 +309,9 @@ class EventDriven(AbstractIntegrator):
 
         def careful(_):
             flow = self._flow(model, start, h, p)
-            search = locate(model, start, h, p, flow, (end, scan))  # (2)
+            method: Any = self.method
+            known = Known(end, scan, method.allowed, self._finish(model, p))
+            search = locate(model, start, h, p, flow, known)  # (2)
             return self._handled(model, carry, search, h, t_next, law, p), jnp.zeros((), bool)
 
         # A loop that runs once or not at all: in a batch, unlike a conditional, it is skipped when
@@ -434,6 +437,12 @@ class EventDriven(AbstractIntegrator):
         guard = model.guards(point, state.memory.lam, p)
         return eqx.tree_at(lambda x: (x.point, x.guard), state, (point, guard))
 
+    def _finish(self, model: Model, p: Params) -> Callable[[Point], Point]:
+        """What removes the drift of a step."""
+        if self.project and model.drifts:
+            return lambda point: project(model, point, p)
+        return lambda point: point
+
     def _smooth(self, model: Model, state: State, h: Number, p: Params) -> State:
         # With error control a step is long, and so is its text: it is written once.
         advance = _smooth_once if self.controls_error else _smooth
@@ -533,7 +542,7 @@ def _smooth(driver: EventDriven, model: Model, state: State, h: Number, p: Param
     """Phi: a step of the method with drift removed and guards evaluated."""
     method = driver.method
     drifts = driver.project and model.drifts
-    finish = (lambda point: project(model, point, p)) if drifts else None
+    finish = driver._finish(model, p) if drifts else None
     point, memory = method.step(model, state.point, state.memory, h, p, finish)
     end = state.arrived(model, point, memory, p)
     return end if memory.effort is None else end.with_effort(memory.effort, state.point)

@@ -24,10 +24,22 @@ guess is a zero of the dense output itself, enclosed by a and b, by the Illinois
 
     x = b - g(b) (b - a)/(g(b) - g(a)),    with g(a) halved where a stays                      (6)
 
-which needs no steps; then one step leads so near to the zero that its distance, dt, is covered
-along the motion, with an error of dt^2:
+which needs no steps; then one step leads so near to the zero, at theta + tau, that the rest is
+covered along the motion, with an error of tau^2:
 
-    y + y' dt,    dt = -g_i/g_i',    |dt| <= 1e-8 h                                            (7)
+    y + tau h y',    tau = -g_i/(h g_i'),    |tau| <= 1e-8                                     (7)
+
+or further along the dense output P, moved and turned so that it leaves y with the slope y':
+
+    y(tau) = y + tau h y' + P(theta + tau) - P(theta) - tau P'(theta)                          (8)
+
+with tau from g_i(y(tau)) = 0 by chords, and moved onto the constraints. What (8) has wrong is of
+second order in tau. What the turn alone contributes is of first order; if even that is a small part
+of the error allowed in a step,
+
+    |tau (h y' - P'(theta))| <= 0.01 (atol + rtol |y|)    in every entry                       (9)
+
+no further step is needed.
 
 A state x is known up to round-off only, and so is a guard: up to d_i = u |dg_i/dx| |x|
 (`nsdyn.stepping.guard_rates.noise`). If g_i falls slowly, as at a soft touch with a small step,
@@ -48,7 +60,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn._types import Guards, Number, Params, Scalar
-from nsdyn.mechanics.model import Model
+from nsdyn.mechanics.model import Model, Point
 from nsdyn.stepping import guard_rates
 from nsdyn.stepping.detect import SLACK, GuardScan, between, scan_guards
 from nsdyn.stepping.integrator import State
@@ -64,6 +76,8 @@ BEYOND = 1e-6  # and this far beyond the step itself
 APART = 1e-9  # iterates nearer than this give no reliable slope
 NEAR = 1e-8  # of a step: a distance whose square is round-off
 SECANTS = 30  # of (6) at most
+SMALL_PART = 0.01  # of the error allowed in a step, for (9)
+CHORDS = 2  # of (8)
 
 
 class LocatedEvent(eqx.Module):
@@ -94,6 +108,15 @@ class LocatedEvent(eqx.Module):
         )
 
 
+class Known(NamedTuple):
+    """A full step of a method with error control."""
+
+    end: State
+    scan: GuardScan  # of its guards
+    allowed: Callable  # the error allowed in a step, for numbers of some size
+    finish: Callable  # moves a point onto the constraints
+
+
 class EventSearch(NamedTuple):
     """One iterate of the search."""
 
@@ -115,13 +138,13 @@ def locate(
     h: Number,
     p: Params,
     advance: Callable,
-    known: tuple[State, GuardScan] | None = None,
+    known: Known | None = None,
 ) -> EventSearch:
     """The full step from `start` and the first event on it, if there is one.
 
     advance(theta, end, first) is the step map and returns a state. The first call, with `first`
     True, makes the full step; later calls receive its state as `end`. If the full step is `known`,
-    with its guards, the search begins behind it, from the zero of its dense output.
+    the search begins behind it, from the zero of its dense output.
     """
 
     def iterate(c: EventSearch) -> EventSearch:
@@ -131,14 +154,15 @@ def locate(
         memory = stop.memory
         rates = guard_rates.rates(model, stop.point, memory.a, memory.lam, p, lam_rate=lam_rate)
         if known is not None:
-            return _improved(model, *_slid(model, c, stop, rates, h, p), h * rates, p)  # (2)
+            slid = _slid(model, start, c, stop, h * rates, h, p, known)
+            return _improved(model, *slid, h * rates, p)  # (2)
         whole = _begun(start, c, stop, scan_guards(model, start, stop, h, p, INTERVALS))
         nearer = _improved(model, c, stop, h * rates, p)  # (2)
         return jax.tree.map(lambda a, b: jnp.where(first, a, b), whole, nearer)
 
     search = _blank(model, start)
     if known is not None:
-        search = _begun(start, search, *known)
+        search = _begun(start, search, known.end, known.scan)
         guess = _zero_of_dense_output(model, start, search, h, p)
         search = search._replace(theta=guess)
     return jax.lax.while_loop(lambda c: ~c.done & (c.tries <= ITERATIONS), iterate, search)
@@ -215,20 +239,60 @@ def _zero_of_dense_output(
 
 
 def _slid(
-    model: Model, c: EventSearch, stop: State, rates: Guards, h: Number, p: Params
+    model: Model,
+    start: State,
+    c: EventSearch,
+    stop: State,
+    along: Guards,
+    h: Number,
+    p: Params,
+    known: Known,
 ) -> tuple[EventSearch, State]:
-    """The iterate and its state, moved along the motion by (7) if the zero is that near. Not for
-    guards on reactions, whose rates are known roughly."""
-    if model.guards_use_lam:
-        return c, stop
-    g, rate = stop.guard[c.which], rates[c.which]
-    dt = -g / jnp.where(rate < 0, rate, -jnp.inf)
-    dt = jnp.where(jnp.abs(dt) <= NEAR * h, dt, 0.0)
-    point, a = stop.point, stop.memory.a
-    q, v = point.q + dt * model.qdot(point, p), point.v + dt * a  # (7)
-    values = (point.replace(t=point.t + dt, q=q, v=v), stop.guard + dt * rates)
+    """The iterate and its state, moved along the motion if the zero is that near; `along` are the
+    rates of the guards over a step. Not for a guard on reactions, whose rate is known roughly."""
+    i, point, lam = c.which, stop.point, stop.memory.lam
+    forces = guard_rates.by_force(model, point, lam, p)
+    slope = jnp.where((along[i] < 0) & ~forces[i], along[i], -jnp.inf)
+    path, turn = _turned(model, start, c, stop, h, p)
+    tau = -stop.guard[i] / slope
+    for _ in range(CHORDS):
+        tau = tau - model.guards(path(tau), lam, p)[i] / slope
+    place = known.finish(path(tau))  # (8)
+    guard = jnp.where(forces, stop.guard + tau * along, model.guards(place, lam, p))
+    rest = -guard[i] / slope
+    q = place.q + rest * h * model.qdot(point, p)
+    v = place.v + rest * h * stop.memory.a  # (7)
+    size = jnp.abs(jnp.concatenate([point.q, point.v]))
+    small = jnp.all(jnp.abs(tau) * turn <= SMALL_PART * known.allowed(size))  # (9)
+    near = ((jnp.abs(tau) <= NEAR) | small) & (jnp.abs(rest) <= NEAR)
+    theta = c.theta + tau + rest
+    values = (place.replace(t=point.t + (tau + rest) * h, q=q, v=v), guard + rest * along)
     moved = eqx.tree_at(lambda x: (x.point, x.guard), stop, values)
-    return c._replace(theta=c.theta + dt / h), moved
+    choose = lambda a, b: jnp.where(near, a, b)
+    moved, theta = jax.tree.map(choose, (moved, theta), (stop, c.theta))
+    return c._replace(theta=theta), moved
+
+
+def _turned(
+    model: Model, start: State, c: EventSearch, stop: State, h: Number, p: Params
+) -> tuple[Callable, Array]:
+    """The points y(tau) of (8), and how much the slope at y differs from that of the dense output,
+    over a step."""
+    point = stop.point
+
+    def dense(x: Scalar) -> Array:
+        found = between(model, start, c.end, h, p, x)[0]
+        return jnp.concatenate([found.q, found.v])
+
+    here, slope = jax.jvp(dense, (c.theta,), (jnp.ones_like(c.theta),))
+    y = jnp.concatenate([point.q, point.v])
+    turn = h * jnp.concatenate([model.qdot(point, p), stop.memory.a]) - slope
+
+    def along(tau: Scalar) -> Point:
+        q, v = jnp.split(y + dense(c.theta + tau) - here + tau * turn, [len(point.q)])
+        return point.replace(t=point.t + tau * h, q=q, v=v)
+
+    return along, jnp.abs(turn)
 
 
 def _place(state: State) -> tuple:
