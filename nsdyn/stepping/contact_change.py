@@ -60,10 +60,10 @@ ROUNDS = 3
 STARTS = (0.0, 1.0, 2.0)  # of the search for impulses in each: times those with which all stick
 ENOUGH = 1e-9  # of an acceleration, relative to the largest: less is none
 
-PerContact = Float[Array, " k"]
-ContactMask = Bool[Array, " k"]
-Numbers = Float[Array, "k d"]
-Directions = Float[Array, "k t"]
+PerContact = Float[Array, " c"]
+ContactMask = Bool[Array, " c"]
+Numbers = Float[Array, "c d"]
+Directions = Float[Array, "c t"]
 
 
 class Memory(eqx.Module):
@@ -74,7 +74,7 @@ class Memory(eqx.Module):
     stops: those whose slip came to an end.
     """
 
-    mode: Int[Array, " k"]
+    mode: Int[Array, " c"]
     r: Numbers
     t: Directions
     lifts: ContactMask
@@ -110,7 +110,7 @@ class Next(NamedTuple):
     """The modes that follow: which, the directions of slip, which of them begin at rest, and
     whether there are any; if not, whether that is Painleve's paradox."""
 
-    mode: Int[Array, " k"]
+    mode: Int[Array, " c"]
     t: Directions
     still: ContactMask
     solved: Bool[Array, ""]
@@ -155,7 +155,7 @@ class Meeting:
         """The velocity with these impulses of contacts too."""
         return v + small.matvec(self.rows.B, P.reshape(-1))
 
-    def stopped(self, psi: Numbers, mode: Int[Array, " k"]) -> Numbers:
+    def stopped(self, psi: Numbers, mode: Int[Array, " c"]) -> Numbers:
         """The impulses that take away the rates which must be zero in these modes."""
         none = jnp.zeros_like(psi)
         return reactions(self.rows.W, psi, mode, none[:, 0], none[:, 1:])
@@ -181,7 +181,7 @@ class Meeting:
         pull = self.pull(v)
         idle = still & (memory.mode == SLIP) & ~memory.stops
         t = jnp.where(idle[:, None], memory.t, t)
-        still = still & ~(idle & self._go_along(pull, t, idle, memory))
+        still = jnp.where(self._go_along(pull, t, idle, memory), still & ~idle, still)
         stays = self.touching & (psi[:, 0] <= self.tiny[:, 0])
         on = stays & ~memory.lifts
         W, c, mu = self._given(pull, still, t)
@@ -226,7 +226,7 @@ class Meeting:
 
     def _starts(
         self, W: Float[Array, "kd kd"], c: Numbers, on: ContactMask, memory: Memory
-    ) -> Float[Array, "s k d"]:
+    ) -> Float[Array, "s c d"]:
         """Where the search for r begins: the forces before, none, and those with which all stick
         that can."""
         mode = jnp.where(on, STICK, OPEN)
