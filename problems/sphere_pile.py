@@ -3,9 +3,9 @@
 Free bodies (`nsdyn.multibody.free_bodies`) of radius R and mass m, in the places of a pyramid whose
 layers are triangles: 1, 4, 10, 20 spheres make whole pyramids. Each layer starts above the one
 below it, or above the floor, by `gap` of a diameter more than it has to; the spheres fall and
-settle without bouncing. Those of a layer touch from the start: if they did not, spheres could roll,
-and a heap of 20 would fall apart. Only neighbours of the pyramid, and the lowest layer with the
-floor, are contacts: the heap is not meant to do that.
+settle without bouncing. Only neighbours of the pyramid, and the lowest layer with the floor, are
+contacts. So a heap must not fall apart: four spheres stay, but the lowest layer of 20 rolls apart
+on a flat floor, without a rim, at the default mu.
 
 A sphere that carries another on a flat floor stays if friction does: forces at its two contacts,
 whose lines make an angle alpha with the vertical and pass through it, need

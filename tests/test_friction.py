@@ -39,6 +39,7 @@ def test_friction_oscillator_comes_to_rest(integrator):
     np.testing.assert_allclose(np.abs(found.lam[1:, 1][same]), 1.0, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_friction_oscillator_of_siconos():
     """FrictionOscillator/FrictionOscillator.ref: the same digits as with a weight that presses."""
     found = nsdyn.simulate(
