@@ -1,10 +1,13 @@
-"""Pages of the documentation that are written from the code (commands, statuses, problems) and from
-the archive in figures/, if `make figures` has made one (gallery, papers).
+"""Pages of the documentation that are written from the code (commands, statuses, problems), from
+the tables in docs/library, and from the archive in figures/, if `make figures` has made one
+(gallery, papers).
 
 A page is generated when the build begins, and only if its text has changed, so that a second build
 is quick.
 """
 
+import csv
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,14 +16,19 @@ from typer.testing import CliRunner
 
 import nsdyn
 from nsdyn import problems, studies
+from nsdyn._files import read_json
 from nsdyn.cli.commands import app as commands
 from nsdyn.status import MESSAGES
+from nsdyn.studies.lib import study_tables
 from nsdyn.studies.lib.report.collect import Study
 from nsdyn.studies.lib.report.collect import studies as archived_in
+from nsdyn.studies.lib.tables import Table
 
 HERE = Path(__file__).resolve().parent
+LIBRARY = HERE / "library"
 FIGURES = HERE.parent / "figures"
 WIDTH = 900  # pixels of a picture in the gallery
+DOUBLE = 2160  # pixels of a figure over two columns
 PLAIN = {"COLUMNS": "100", "TERMINAL_WIDTH": "100", "NO_COLOR": "1", "TERM": "dumb"}
 NOTE = "<!-- Written by docs/generated_pages.py when the site is built; do not edit. -->"
 
@@ -44,7 +52,7 @@ def name_of(command: Any) -> str:
 def status_page() -> str:
     """What each status means and what to try."""
     parts = [
-        "# When a run stops early",
+        "# Statuses",
         "Inside a run nothing raises. `rollout` and `sweep` return a status; `simulate` turns it "
         "into a `SimulationError` with `.status`, `.t`, `.mode` and, in `.partial`, the samples "
         "until then. If a much smaller step gets past that point, it says so.",
@@ -90,18 +98,29 @@ def gallery_page() -> str:
     found = archived()
     for name, study in found.items():
         parts += [f"## {name}", studies.summary(name), f"`nsdyn figures {name}`"]
-        parts += [f"![{name}, {x.stem}](gallery/{small(name, x)})" for x in study.figures]
-        parts.append(as_text(study.captions))
+        parts += [picture(name, x) for x in study.figures]
+        parts.append(as_page(study.captions))
     return "\n\n".join(parts if found else [*parts, MISSING])
 
 
-def small(study: str, figure: Path) -> str:
+def picture(study: str, figure: Path) -> str:
+    """A small copy of a figure, as wide on the page as it is in print."""
+    from PIL import Image
+
+    source = figure.with_suffix(".png") if figure.with_suffix(".png").exists() else figure
+    with Image.open(source) as image:
+        share = min(100, round(100 * image.width / DOUBLE))
+    name = small(study, source)
+    options = [f":alt: {study}, {figure.stem}", f":width: {share}%"]
+    return "\n".join([f"```{{image}} gallery/{name}", *options, "```"])
+
+
+def small(study: str, source: Path) -> str:
     """A smaller copy of a figure beside the page; returns its name."""
     from PIL import Image
 
-    target = HERE / "reference" / "gallery" / f"{study}-{figure.stem}.png"
+    target = HERE / "reference" / "gallery" / f"{study}-{source.stem}.png"
     target.parent.mkdir(exist_ok=True)
-    source = figure.with_suffix(".png") if figure.with_suffix(".png").exists() else figure
     if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
         with Image.open(source) as image:  # of a film, the first picture
             picture = image.convert("RGB")
@@ -116,16 +135,55 @@ def paper_page() -> str:
     found = archived()
     for name, source in PAPERS.items():
         parts += [f"## {name}", f"{source} {studies.summary(name)}", f"`nsdyn figures {name}`"]
-        parts += [as_text(x) for x in (found[name].texts.values() if name in found else ())]
+        if name in found:
+            texts = [as_page(x) for x in found[name].texts.values()]
+            parts += texts or [picture(name, x) for x in found[name].figures]
     closing = "End states of test sets, closed forms and references: [classics](../classics.md)."
     return "\n\n".join([*parts, *([] if found else [MISSING]), closing])
 
 
-def as_text(text: str) -> str:
-    return f"```text\n{text.strip()}\n```"
+def library_page() -> str:
+    """The tables of the study of everything, one for each problem, from docs/library."""
+    parts = ["# The library, problem by problem"]
+    parts.append("What [the study of everything](../library.md) found.")
+    if not (LIBRARY / study_tables.PAIRS).is_file():
+        return "\n\n".join([*parts, "Nothing is there: run `nsdyn study studies/library.toml`."])
+    told = read_json(LIBRARY / study_tables.ORIGIN)
+    parts.append(study_tables.provenance_text(told))
+    with (LIBRARY / study_tables.PAIRS).open(newline="", encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    for problem in dict.fromkeys(row[0] for row in rows):
+        own = [row for row in rows if row[0] == problem]
+        reasons = dict.fromkeys(row[-1] for row in own if row[-1])
+        numbers = {reason: f" ({k})" for k, reason in enumerate(reasons, 1)}
+        lines = [(*row[1:-2], row[-2] + numbers.get(row[-1], "")) for row in own]
+        notes = [f"({k}) {as_line(reason)}" for k, reason in enumerate(reasons, 1)]
+        notes += [x for x in told["notes"] if x.startswith("Reference of") and f"{problem}," in x]
+        table = Table(f"## {problem}", tuple(head[1:-1]), lines, notes, names=2)
+        parts.append(table.markdown())
+    return "\n\n".join(parts)
+
+
+def as_line(text: str) -> str:
+    return f"`{text}`" if "`" not in text else text
+
+
+def as_page(text: str) -> str:
+    """A text file as paragraphs; what is laid out as a table stays so."""
+    parts = []
+    for part in re.split(r"\n\s*\n|\n(?=Figure \d)", text.strip()):
+        is_table = re.search(r"^-{3}", part, re.MULTILINE)
+        parts.append(f"```text\n{part}\n```" if is_table else escaped(part))
+    return "\n\n".join(parts)
+
+
+def escaped(text: str) -> str:
+    """Plain text for Markdown."""
+    return re.sub(r"([*_`|<>$\[\]\\^~#])", r"\\\1", " ".join(text.split()))
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "library": library_page,
     "gallery": gallery_page,
     "papers": paper_page,
     "commands": command_page,

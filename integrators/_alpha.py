@@ -146,18 +146,20 @@ class AlphaStep(NamedTuple):
     a: Array
 
     @staticmethod
-    def of(c: Alpha, model: Model, point: Point, memory: Any, h: Number) -> "AlphaStep":
-        """The step from a memory that has a, drift, tilt and shift."""
+    def of(c: Alpha, model: Model, point: Point, memory: AlphaMemory, h: Number) -> "AlphaStep":
+        plain = AlphaStep.plain(c, model, point, memory.a, memory.drift, h)
+        h = plain.h
+        return plain._replace(v=point.v + h * h * memory.tilt, dv=memory.a + h * memory.shift)
+
+    @staticmethod
+    def plain(
+        c: Alpha, model: Model, point: Point, a: Velocity, drift: Velocity, h: Number
+    ) -> "AlphaStep":
+        """The step without the offsets (5) and (6)."""
         # If an event lies at the very end of a step, no step may remain after it.
         shortest = SHORTEST * model.step
         h = jnp.where(jnp.abs(h) < shortest, shortest, h)
-        return AlphaStep(
-            c=c,
-            h=h,
-            v=point.v + h * h * memory.tilt,
-            dv=memory.a + h * memory.shift,
-            a=memory.a + h * memory.drift,
-        )
+        return AlphaStep(c=c, h=h, v=point.v, dv=a, a=a + h * drift)
 
     def pseudo_acceleration(self, dv: Velocity) -> Velocity:
         c = self.c

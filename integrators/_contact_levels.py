@@ -43,6 +43,14 @@ would hop for ever, by less than a step at last. There s_N counts as 0:
 
     |s_N| < h/2 |gap_q| |q''|,   q'' from the forces alone                                    (10)
 
+Where a given force N presses (`nsdyn.Friction`) there is no (6), and r_N = max(0, N) in (8), P_N =
+c_N in (7). A coefficient mu(s) that follows the speed of slip is that at the end of the step in
+(8), and in (7)
+
+    mu = [mu(s_0) + mu(s_1)]/2 where the contact slips at the start, else mu(s_0)             (11)
+
+with s_1 that of vt, so that P_T - c_T = O(h^3) again.
+
 The unknowns of the iteration are v', u = U/(beta h^2) and r; (6), (7) and (8) are solved inside its
 residual, (6) with gap(q_1) linearised at the iterate. Its Jacobian is the identity up to terms of
 the order of h, so Broyden's method serves. After a step in which a contact opened, closed, began to
@@ -91,7 +99,7 @@ class ContactAlphaMemory(AbstractContactMemory):
     """Accelerations, reactions and the offsets of their averages.
 
     a, lam: v' and the multipliers at the end of the step.
-    drift, tilt, shift: what the recursion adds to a_0, v_0 and v'_0 (`AlphaMemory`).
+    drift: what the recursion adds to a_0, divided by h (`AlphaMemory`).
     r, turn: the forces of the contacts there, and (rb - r)/h.
     P: the impulses of the contacts in the step.
     effort: the work of Newton's method in the step.
@@ -100,21 +108,29 @@ class ContactAlphaMemory(AbstractContactMemory):
     a: Float[Array, " n"]
     lam: Float[Array, " m"]
     drift: Float[Array, " n"]
-    tilt: Float[Array, " n"]
-    shift: Float[Array, " n"]
     r: Forces
     turn: Forces
     P: Forces
     effort: Effort
 
 
+class Settings(NamedTuple):
+    """Of the scheme: the parameters of the recursion, Newton's method, and the direction of
+    friction in a step, opposite to the "mean" slip or to that at the "end"."""
+
+    c: Alpha
+    newton: Newton
+    friction: str
+
+
 class Touching(eqx.Module):
-    """The contacts of a step: their law, their rates before, the forces r_0 and rb_0, the impulses
-    from which the search starts, and the directions of slip t_0, zero where a contact did not
-    slip."""
+    """The contacts of a step: their law, their rates before, whether they slip at its start, the
+    forces r_0 and rb_0, the impulses from which the search starts, and the directions of slip t_0,
+    zero where a contact did not slip."""
 
     law: AbstractShiftedLaw
     approach: Approach
+    slips: Bool[Array, " k"]
     r: Forces
     rb: Forces
     P0: Forces
@@ -140,20 +156,17 @@ def begin(model: Model, point: Point, p: Params, c: Alpha) -> tuple[Point, Conta
         here = SaddlePoint(model, point.replace(t=t, q=q, v=v), p)
         rows = contacts.ContactRows(here)
         start = jnp.zeros(rows.shape)
-        found = _pressed(here, rows, v, mode, contacts.coefficients(model, p).mu, start)
+        found = _pressed(here, rows, v, mode, start)
         return found.a, found.r, found
 
     here = (point.q, point.v, point.t)
     a, r, found = accelerations(*here)
     along = (model.qdot(point, p), a, jnp.ones_like(point.t))
     jerk, turn = jax.jvp(lambda *x: accelerations(*x)[:2], here, along)[1]
-    zero = jnp.zeros_like(point.v)
     memory = ContactAlphaMemory(
         a=a,
         lam=found.lam,
         drift=c.D * jerk,
-        tilt=zero,
-        shift=zero,
         r=r,
         turn=c.D * turn,
         P=jnp.zeros_like(r),
@@ -179,9 +192,7 @@ def _at_rest(model: Model, point: Point, p: Params) -> tuple[Bool[Array, " k"], 
 
 
 def advance(
-    newton: Newton,
-    friction: str,
-    c: Alpha,
+    settings: Settings,
     model: Model,
     point: Point,
     memory: ContactAlphaMemory,
@@ -191,7 +202,8 @@ def advance(
     new_mode: NewMode | None,
 ) -> Step:
     """One step of size h from `point`, in its mode or into the new one."""
-    move = AlphaStep.of(c, model, point, memory, h)
+    c, newton, friction = settings
+    move = AlphaStep.plain(c, model, point, memory.a, memory.drift, h)
     touching = _touching(model, point, memory, move, friction, law, p)
     args = (model, point, move, touching, p, new_mode)
     n = point.v.shape[0]
@@ -237,6 +249,7 @@ def _touching(
     return Touching(
         law=rule,
         approach=Approach.of(model, point, before, near, rule, True, move.h, p),  # (10)
+        slips=slips,
         r=memory.r,
         rb=memory.r + move.h * memory.turn,
         P0=memory.P,
@@ -288,14 +301,15 @@ def _solved(
     found = None if new_mode is None else new_mode.ask_law(model, point, here, free, p)
     jump = projected(here, free) if found is None else found.jump
     other = _other_rates(here, rows, jump.v_after, impulse)
-    problem = _velocities(here, rows, jump.v_after, other, touching, pushed.mode != OPEN)
+    on = (pushed.mode != OPEN) | rows.pressed
+    problem = _velocities(here, rows, jump.v_after, other, touching, on)
     answer = problem.solve(touching.P0)
     jump = Jump(*rows.landed(*jump, answer.P - impulse))  # (1), (4)
     found = None if found is None else found._replace(jump=jump)
     end = end.replace(v=jump.v_after)
-    at = _pressed(here, rows, end.v, answer.mode, touching.approach.mu, touching.r)
+    at = _pressed(here, rows, end.v, answer.mode, touching.r)
     solved = pushed.solved & answer.solved & at.solved
-    known = (jump, rows.W, other, answer.P, touching.approach, touching.law)
+    known = (jump, rows.W, other, rows.moving(answer.P), touching.approach, touching.law)
     return Solved(
         x=jnp.concatenate([at.a, U / length, at.r.reshape(-1)]),
         lam=at.lam + jump.Lam / move.h,
@@ -359,14 +373,24 @@ def _velocities(
     on: Bool[Array, " k"],
 ) -> contacts.ContactProblem:
     """The problem (7), with (9); v is the velocity that the other constraints leave."""
+    rates = contacts.padded(here.model, here.psi(v))
     b = other + touching.approach.shift
     W = rows.W
     if b.shape[1] > 2:
-        rates = contacts.padded(here.model, here.psi(v))
         turned = lambda x: _turned(x, _unit(rates[:, 1:]), touching.t0)
         W = turned(W.reshape(*rows.shape, -1)).reshape(W.shape)
         b = turned(b[:, :, None])[:, :, 0]
-    return contacts.ContactProblem(W=W, b=b, mu=touching.approach.mu, on=on)
+    return contacts.ContactProblem(W=W, b=b, mu=_mean_friction(here, rates, touching), on=on)
+
+
+def _mean_friction(here: SaddlePoint, rates: Forces, touching: Touching) -> PerContact:
+    """mu of (7): that at the start of the step or, where a contact slips, (11)."""
+    before = touching.approach.mu
+    speeds = contacts.speeds(here.model, rates, jnp.full(before.shape, SLIP))
+    if speeds is None:
+        return before
+    mu = contacts.coefficients(here.model, here.p, speeds).mu
+    return jnp.where(touching.slips, 0.5 * (before + mu), before)
 
 
 def _turned(
@@ -389,16 +413,19 @@ def _pressed(
     rows: contacts.ContactRows,
     v: Velocity,
     mode: Int[Array, " k"],
-    mu: PerContact,
     start: Forces,
 ) -> Pressed:
     """The forces of (8), with the modes of (7)."""
     k, d = rows.shape
+    model = here.model
+    psi = contacts.padded(model, here.psi(v))
+    mu = contacts.coefficients(model, here.p, contacts.speeds(model, psi, mode)).mu
     gamma = here.gamma(v)
     a, lam = here.solve(here.f(v), -gamma)
-    b = rows.rates(a) + contacts.padded(here.model, gamma)
+    pressing = contacts.normal_forces(model, here.point.replace(v=v), here.p)
+    b = rows.rates(a) + contacts.padded(model, gamma) + rows.given(pressing)
     slips = mode == SLIP
-    t = _unit(contacts.padded(here.model, here.psi(v))[:, 1:])
+    t = _unit(psi[:, 1:])
     follow = jnp.where(slips[:, None], -mu[:, None] * t, 0.0)  # r_T = follow r_N where it slips
     columns = rows.W.reshape(k * d, k, d)
     normal = columns[:, :, 0] + jnp.einsum("ikt,kt->ik", columns[:, :, 1:], follow)
@@ -442,8 +469,6 @@ def _remembered(
         a=kept.a,
         lam=at.lam,
         drift=jnp.where(jumped, 0.0, kept.drift),
-        tilt=kept.tilt,
-        shift=kept.shift,
         r=r,
         turn=jnp.where(jumped, 0.0, (rb - r) / move.h),
         P=at.P,

@@ -76,11 +76,12 @@ class Approach(eqx.Module):
         p: Params,
     ) -> "Approach":
         """`near` are the contacts that take part in the step, as far as is known at its start. If
-        one of them closes in it, there is an impact in which all of them take part."""
-        own = contacts.coefficients(model, p)
-        closes = near & (contacts.modes(model, point) == OPEN) & (rates[:, 0] < 0)
-        shift = law.shift(rates, own.E, near & jnp.any(closes))
+        one of them closes in it, not slower than (1), all of them take part in an impact."""
+        mode = contacts.modes(model, point)
+        own = contacts.coefficients(model, p, contacts.speeds(model, rates, mode))
         slow = _hop_speeds(model, point, h, p)
+        closes = near & (mode == OPEN) & (rates[:, 0] < -slow)
+        shift = law.shift(rates, own.E, near & jnp.any(closes))
         if ends_hops:
             short = jnp.abs(shift[:, 0]) < slow
             shift = shift.at[:, 0].set(jnp.where(short, 0.0, shift[:, 0]))  # (1)

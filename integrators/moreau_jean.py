@@ -37,8 +37,16 @@ be shorter than a step,
 
 s is the shift of the impact law (`nsdyn.laws.impact`); Newton's is E psi.
 
-A body at rest has gaps of 0 up to round-off, or up to the tolerance of the projection: without
+Where a given force N presses (`nsdyn.Friction`) the normal impulse is
+
+    P_N = h [theta N_1 + (1 - theta) N_0]                                                       (10)
+
+and a coefficient of friction that follows the speed of slip is that at the start of the step. A
+body at rest has gaps of 0 up to round-off, or up to the tolerance of the projection: without
 projection values up to ROUND_OFF count as 0 in (5), with it up to `Tolerances.touch`.
+
+Of many bodies in contact (more than DENSE unknowns) the step is solved by Broyden's method alone:
+compiling its Jacobian, with all derivatives of gaps and slips, would take minutes.
 
 H is evaluated at q_1, or at q_0, which makes (6) linear in v_1 and is what Siconos does for bodies.
 (5) is Siconos' rule too.
@@ -72,10 +80,12 @@ from nsdyn.mechanics import contact_rows as contacts
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics.cone import Answer
-from nsdyn.numerics.newton import NOISE, Effort, Newton
+from nsdyn.numerics.newton import DENSE, NOISE, Effort, Newton
 from nsdyn.stepping.mode_change import LawAnswer
 
 ROUND_OFF = 1e-13  # of a gap, relative to its terms
+
+PerContact = Float[Array, " k"]
 
 
 def _theta(x: Any) -> Scalar:
@@ -160,7 +170,8 @@ class MoreauJean(AbstractTimeStepping):
         q, v, push = sizes(model, point, one, p)
         noise = NOISE * (v + q / h) + self.newton.tolerance * (h * push)
         residual = lambda x, args: x - _solved(x, *args).x
-        x, effort = self.newton.solve(residual, x0, args, noise, weights)
+        many = touching is not None and x0.shape[0] > DENSE
+        x, effort = self.newton.solve(residual, x0, args, noise, weights, near_identity=many)
         at = _solved(x, *args)
         end = at.end
         if at.answer is not None:
@@ -182,22 +193,31 @@ class MoreauJean(AbstractTimeStepping):
         early = self.contact_rows == "start"
         return Touching(
             on=on,
+            closed=closed,
             law=rule,
             approach=Approach.of(model, point, before, on, rule, self.projection, h, p),  # (9)
             P0=memory.P,
+            normal=contacts.normal_forces(model, point, p),
             H=contacts.padded(model, model.jacobian(point, p)) if early else None,
         )
 
 
 class Touching(eqx.Module):
-    """The contacts of a step: which of them take part, their law, their rates before, the impulses
-    that the search begins with, and their gradients if they are not those at the end of the
-    step."""
+    """The contacts of a step.
+
+    on: which of them take part. closed: up to which size gaps count as 0.
+    law, approach: their law, and their rates before.
+    P0: the impulses that the search begins with.
+    normal: the given normal forces at the start of the step.
+    H: the gradients of the rows, if they are not those at the end of the step.
+    """
 
     on: Bool[Array, " k"]
+    closed: Float[Array, " k"]
     law: AbstractShiftedLaw
     approach: Approach
     P0: Float[Array, "k d"]
+    normal: Float[Array, " k"]
     H: Float[Array, "k d n"] | None
 
 
@@ -240,7 +260,9 @@ def _solved(
     jump = projected(here, free) if found is None else found.jump  # (1)
     contact = answer = None
     if touching is not None:
-        jump, contact, answer = _pressed(here, jump, point, touching)
+        forces = contacts.normal_forces(model, end, p)
+        pressing = h * (theta * forces + (1 - theta) * touching.normal)  # (10)
+        jump, contact, answer = _pressed(here, jump, point, touching, pressing)
         found = None if found is None else found._replace(jump=jump)
     end = end.replace(v=jump.v_after)
     x = jump.v_after
@@ -253,7 +275,7 @@ def _solved(
 
 
 def _pressed(
-    here: SaddlePoint, jump: Jump, start: Point, touching: Touching
+    here: SaddlePoint, jump: Jump, start: Point, touching: Touching, pressing: PerContact
 ) -> tuple[Jump, ContactStep, Answer]:
     """The jump with the impulses of the contacts, (6) and (7)."""
     rows = contacts.ContactRows(here, touching.H)
@@ -264,13 +286,15 @@ def _pressed(
         rates = contacts.padded(here.model, here.model.psi(early, here.p))
     approach = touching.approach
     problem = contacts.ContactProblem(
-        W=rows.W, b=rates + approach.shift, mu=approach.mu, on=touching.on
+        W=rows.W,
+        b=rates + approach.shift + rows.given(pressing),
+        mu=approach.mu,
+        on=touching.on,
     )
     answer = problem.solve(touching.P0)
-    P = answer.P
-    jump = Jump(*rows.landed(*jump, P))
-    law = touching.law
-    step = ContactStep.of(problem, answer.solved, jump, rows.W, rates, P, approach, law)
+    jump = Jump(*rows.landed(*jump, answer.P))
+    known = (rates, rows.moving(answer.P), approach, touching.law)
+    step = ContactStep.of(problem, answer.solved, jump, rows.W, *known)
     return jump, step, answer
 
 
@@ -287,6 +311,8 @@ def _pushed(
     assert contact is not None
     rows = contacts.ContactRows(here)
     rates = contacts.padded(here.model, here.psi(v))[:, 0]
-    left = contacts.gaps(here.model, here.point, here.p) / h + jnp.where(rates > 0, rates, 0.0)
-    U, solved = rows.pushed_out(U, left - rows.normal_rates(u), touching.on)
+    gaps = contacts.gaps(here.model, here.point, here.p)
+    left = gaps / h + jnp.where(rates > 0, rates, 0.0)
+    deep = jnp.any(touching.on & (gaps < -touching.closed))
+    U, solved = rows.pushed_out(U, left - rows.normal_rates(u), touching.on, deep)
     return U, eqx.tree_at(lambda x: x.solved, contact, contact.solved & solved)

@@ -99,18 +99,8 @@ class NSGA(AbstractTimeStepping):
         new_mode: NewMode | None = None,
     ) -> Step:
         if model.has_contacts:
-            return _contact_levels.advance(
-                self.newton,
-                self.friction,
-                alpha(self.rho_inf),
-                model,
-                point,
-                memory,
-                h,
-                p,
-                law,
-                new_mode,
-            )
+            settings = _contact_levels.Settings(alpha(self.rho_inf), self.newton, self.friction)
+            return _contact_levels.advance(settings, model, point, memory, h, p, law, new_mode)
         move = AlphaStep.of(alpha(self.rho_inf), model, point, memory, h)
         args = (model, point, move, p, new_mode)
         n = point.v.shape[0]

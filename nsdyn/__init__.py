@@ -24,8 +24,9 @@ from nsdyn.analysis.contact_ledger import Ledger, ledger  # noqa: E402
 from nsdyn.constraints.base import AbstractConstraint  # noqa: E402
 from nsdyn.constraints.blended import Blended  # noqa: E402
 from nsdyn.constraints.contact import Contact  # noqa: E402
-from nsdyn.constraints.contacts import Contacts  # noqa: E402
+from nsdyn.constraints.contacts import Contacts, SpeedDependent  # noqa: E402
 from nsdyn.constraints.fixed import Fixed, Nonholonomic  # noqa: E402
+from nsdyn.constraints.friction import Friction  # noqa: E402
 from nsdyn.constraints.mode_rows import lock  # noqa: E402
 from nsdyn.constraints.scheduled import Scheduled  # noqa: E402
 from nsdyn.constraints.switching import Switching  # noqa: E402
@@ -86,6 +87,7 @@ __all__ = [
     "Events",
     "FileError",
     "Fixed",
+    "Friction",
     "FullTableWarning",
     "Ledger",
     "LeftOutWarning",
@@ -105,6 +107,7 @@ __all__ = [
     "SimulationError",
     "SingularTransitionWarning",
     "Solution",
+    "SpeedDependent",
     "Status",
     "Switching",
     "System",

@@ -10,8 +10,8 @@ except packages that bring problems, integrators or laws; the versions of librar
 with the data. So editing a constant or a helper changes the digest, even in a notebook, which has
 no file, and editing one integrator changes it only where that one is used.
 
-Two things of nsdyn are left out: what only checks, shows and keeps (ASIDE), and caches, which are
-containers with lower-case names.
+Two things of nsdyn are left out: what only checks, shows, keeps and sends work to others (ASIDE),
+and caches, which are containers with lower-case names.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ from nsdyn._digest import Reader, is_own
 ASIDE = (
     *("nsdyn.checks", "nsdyn.cli", "nsdyn.errors", "nsdyn.results.netcdf", "nsdyn.results.plot"),
     *("nsdyn._cache", "nsdyn._code_digest", "nsdyn._compiler", "nsdyn._digest", "nsdyn._kept"),
-    "nsdyn._watched",
+    *("nsdyn._watched", "nsdyn.driver.processes", "nsdyn.driver.workers"),
 )
 KINDS = ("problems", "integrators", "laws")
 FOLDERS = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib"))

@@ -40,7 +40,7 @@ def unsplit(static: tuple, arrays: Sequence) -> tuple:
     return jax.tree.unflatten(structure, leaves)
 
 
-def _of_parts(function: Callable) -> Callable:
+def of_parts(function: Callable) -> Callable:
     """The function with its arguments as `split` leaves them."""
 
     def call(static: tuple, arrays: list) -> Any:
@@ -53,7 +53,7 @@ def _of_parts(function: Callable) -> Callable:
 
 def traced_once(function: Function) -> Function:
     """The function, traced once for arguments of a kind, for use inside programs."""
-    jitted = jax.jit(_of_parts(function), static_argnums=0)
+    jitted = jax.jit(of_parts(function), static_argnums=0)
 
     @functools.wraps(function)
     def once(*args: Any, **named: Any) -> Any:
@@ -64,7 +64,7 @@ def traced_once(function: Function) -> Function:
 
 def compiled_quickly(function: Function) -> Function:
     """The function, compiled with little optimisation."""
-    call = _of_parts(function)
+    call = of_parts(function)
 
     @functools.wraps(function)
     def quickly(*args: Any, **named: Any) -> Any:

@@ -136,7 +136,8 @@ def _parts(constraint: Any) -> tuple[AbstractConstraint, ...]:
         if not isinstance(part, AbstractConstraint):
             raise ProblemError(
                 "Problem(constraint=...): expected None, Fixed, Nonholonomic, Switching, "
-                f"Scheduled, Contact, Contacts, Transitions or a tuple of these, found {part!r}"
+                "Scheduled, Contact, Contacts, Friction, Transitions or a tuple of these, found "
+                f"{part!r}"
             )
     return tuple(parts)
 

@@ -25,49 +25,69 @@ from nsdyn.reference import About, Reference
 
 if TYPE_CHECKING:  # at run time they come by __getattr__; a test compares with resolver.MODULES
     from nsdyn.problems.andrews import andrews
+    from nsdyn.problems.ball_on_table import ball_on_table
+    from nsdyn.problems.belt import belt
     from nsdyn.problems.bouncing_ball import bouncing_ball
+    from nsdyn.problems.box_in_corner import box_in_corner
     from nsdyn.problems.bricard import bricard
     from nsdyn.problems.car_axis import car_axis
+    from nsdyn.problems.clearance_slider_crank import clearance_slider_crank
     from nsdyn.problems.compass_walker import compass_walker
     from nsdyn.problems.emergency_stop import emergency_stop
     from nsdyn.problems.flyball_governor import flyball_governor
+    from nsdyn.problems.four_legged_table import four_legged_table
+    from nsdyn.problems.friction_bowl import friction_bowl
+    from nsdyn.problems.friction_oscillator import friction_oscillator
+    from nsdyn.problems.impacting_stick import impacting_stick
     from nsdyn.problems.knife_edge import knife_edge
     from nsdyn.problems.metamorphic_palm import metamorphic_palm
     from nsdyn.problems.mjcf import from_mjcf
     from nsdyn.problems.n_four_bar import n_four_bar
     from nsdyn.problems.newtons_cradle import newtons_cradle
     from nsdyn.problems.overbraiding import overbraiding
+    from nsdyn.problems.painleve_rod import painleve_rod
     from nsdyn.problems.pantograph import pantograph
     from nsdyn.problems.parallelogram import parallelogram
     from nsdyn.problems.pendulum import pendulum
     from nsdyn.problems.point_on_track import point_on_track
     from nsdyn.problems.rimless_wheel import rimless_wheel
     from nsdyn.problems.rocking_block import rocking_block
+    from nsdyn.problems.rotating_ball import rotating_ball
     from nsdyn.problems.rx130l import rx130l
     from nsdyn.problems.segmented_track import segmented_track
     from nsdyn.problems.serial_chain import serial_chain
     from nsdyn.problems.simple_pendulum import simple_pendulum
     from nsdyn.problems.simplest_walker import simplest_walker
     from nsdyn.problems.slider_crank import slider_crank
+    from nsdyn.problems.sphere_pile import sphere_pile
     from nsdyn.problems.three_r_pendulum import three_r_pendulum
     from nsdyn.problems.tippe_top import tippe_top
     from nsdyn.problems.two_link_impact import two_link_impact
     from nsdyn.problems.urdf import from_urdf
     from nsdyn.problems.wheel_over_pothole import wheel_over_pothole
+    from nsdyn.problems.woodpecker import woodpecker
 
 __all__ = [
     "about",
     "andrews",
+    "ball_on_table",
+    "belt",
     "bouncing_ball",
+    "box_in_corner",
     "bricard",
     "car_axis",
+    "clearance_slider_crank",
     "compass_walker",
     "emergency_stop",
     "flyball_governor",
+    "four_legged_table",
+    "friction_bowl",
+    "friction_oscillator",
     "from_mjcf",
     "from_urdf",
     "function",
     "get",
+    "impacting_stick",
     "knife_edge",
     "metamorphic_palm",
     "n_four_bar",
@@ -75,6 +95,7 @@ __all__ = [
     "newtons_cradle",
     "overbraiding",
     "packages",
+    "painleve_rod",
     "pantograph",
     "parallelogram",
     "pendulum",
@@ -82,17 +103,20 @@ __all__ = [
     "reference",
     "rimless_wheel",
     "rocking_block",
+    "rotating_ball",
     "rx130l",
     "segmented_track",
     "serial_chain",
     "simple_pendulum",
     "simplest_walker",
     "slider_crank",
+    "sphere_pile",
     "summary",
     "three_r_pendulum",
     "tippe_top",
     "two_link_impact",
     "wheel_over_pothole",
+    "woodpecker",
 ]
 
 

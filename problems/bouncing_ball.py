@@ -10,8 +10,9 @@ From rest at the height h the impacts are at
     t_1 = sqrt(2 h/g),   t_(k+1) = t_k + 2 e^k t_1                                               (2)
 
 and the speed after the k-th is e^k g t_1: they accumulate at t_1 (1 + e)/(1 - e). The reference is
-at t = 3 s, after four of them, for e = 0.9. h = 1 m and g = 9.81 m/s^2 are assumed, as nearly
-everywhere.
+at t = 3 s, after four of them, for e = 0.9. `bouncing_ball(e=0.9)` is the same ball with
+`Contacts`, to be run with MoreauJean or NSGA: then e is a parameter of the problem. h = 1 m and g =
+9.81 m/s^2 are assumed, as nearly everywhere.
 """
 
 import jax.numpy as jnp
@@ -76,6 +77,10 @@ def height(q: Configuration, t: AnyTime, p: Params) -> Scalar:
     return q[0]
 
 
+def restitution(p: Params) -> Scalar:
+    return p["e"]
+
+
 def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
     """The ball, and the ground."""
     return (jnp.stack([jnp.zeros(()), q[0]])[None], jnp.array([[-0.5, 0.0], [0.5, 0.0]]))
@@ -83,17 +88,24 @@ def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
 
 SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential)
 GROUND = nsdyn.Contact(height)
+FLOOR = nsdyn.Contacts(height, e=restitution)
 
 
 def bouncing_ball(
-    h: Number = HEIGHT, m: Number = 1.0, g: Number = GRAVITY, t_end: float = END
+    h: Number = HEIGHT,
+    m: Number = 1.0,
+    g: Number = GRAVITY,
+    t_end: float = END,
+    e: Number | None = None,
 ) -> nsdyn.Problem:
-    """The ball falls from rest at the height h; run it with Restitution(e). params: m, g."""
-    params = {name: jnp.asarray(value, float) for name, value in (("m", m), ("g", g))}
+    """The ball falls from rest at the height h; run it with Restitution(e). If e is given the
+    ground is `Contacts`. params: m, g and, if given, e."""
+    values = {"m": m, "g": g} if e is None else {"m": m, "g": g, "e": e}
+    params = {name: jnp.asarray(value, float) for name, value in values.items()}
     return nsdyn.Problem(
         "bouncing_ball",
         SYSTEM,
-        GROUND,
+        GROUND if e is None else FLOOR,
         q0=jnp.asarray(h, float)[None],
         v0=jnp.zeros(1),
         t_end=t_end,

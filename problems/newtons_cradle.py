@@ -9,7 +9,8 @@ With the law `Restitution(1)` two balls that meet exchange their velocities, so 
 through the row ball by ball and the last one swings out. The distance d matters: of balls that
 touch at rest, an impact of all at once with Newton's law would not move the last one alone (that
 needs a law for multiple impacts). After the impact the other balls are left swinging with
-amplitudes of about d.
+amplitudes of about d. `newtons_cradle(e=1.0)` has `Contacts` instead of `Contact`, with one number
+e or one for each pair, also for balls that touch (d = 0), which then leave together.
 
 Between impacts all motions are harmonic; impacts located by bisection on these closed forms give
 the reference (ours). All numbers are assumed. Balls are drawn on threads of length L.
@@ -67,6 +68,10 @@ def gaps(q: Configuration, t: AnyTime, p: Params) -> Rows:
     return p["d"] + q[1:] - q[:-1]  # (1)
 
 
+def restitution(p: Params) -> Array:
+    return p["e"]
+
+
 def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
     """Threads and balls."""
     turn = jnp.linspace(0.0, 2 * jnp.pi, 25)
@@ -81,6 +86,7 @@ def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
 
 SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential)
 ROW = nsdyn.Contact(gaps)
+BALLS = nsdyn.Contacts(gaps, e=restitution)
 
 
 def newtons_cradle(
@@ -91,16 +97,18 @@ def newtons_cradle(
     L: Number = 0.3,
     g: Number = 9.81,
     t_end: float = 1.2,
+    e: Number | None = None,
 ) -> nsdyn.Problem:
-    """n balls, the first pulled aside by A; run it with Restitution(1). params: m, L, g, d."""
+    """n balls, the first pulled aside by A; run it with Restitution(1). If e is given the balls are
+    `Contacts`. params: m, L, g, d and, if given, e."""
     if n < 2:
         raise nsdyn.ProblemError(f"newtons_cradle(n=...): expected at least 2 balls, found {n}")
-    values = {"m": m, "L": L, "g": g, "d": d}
+    values = {"m": m, "L": L, "g": g, "d": d, **({} if e is None else {"e": e})}
     params = {name: jnp.asarray(value, float) for name, value in values.items()}
     return nsdyn.Problem(
         "newtons_cradle",
         SYSTEM,
-        ROW,
+        ROW if e is None else BALLS,
         q0=jnp.zeros(n).at[0].set(-A),
         v0=jnp.zeros(n),
         t_end=t_end,

@@ -18,7 +18,9 @@ and an impulse in the new corner alone keeps the angular momentum about it. The 
 
 which is what the default law says here. The impacts accumulate after a finite time. Corners that
 hold and exchange are `Switching`; with two `Contact`s both corners would stay closed in the first
-impact, and the block would stand.
+impact, and the block would stand. With `Contacts`, `rocking_block(mu=0.5)`, corners may slide and
+lift off by themselves: the law of impact gives (4) for e = 0 if mu is at least 3 sin(2 alpha)/(8 -
+6 sin(alpha)^2) (12/65 here), and corner 0 is the right one.
 
 The reference is (3) and (4), integrated in theta (ours). b = 0.1 m and h = 0.4 m are assumed; the
 block starts at rest at half the angle at which it would fall.
@@ -89,6 +91,24 @@ def leans_left(q: Configuration, p: Params) -> Scalar:
     return q[2]  # (2)
 
 
+def corners_above(q: Configuration, t: AnyTime, p: Params) -> Rows:
+    """The heights of both corners."""
+    return jnp.stack([point(q, p["b"], -p["h"])[1], point(q, -p["b"], -p["h"])[1]])
+
+
+def corners_slide(q: Configuration, v: Velocity, t: AnyTime, p: Params) -> Rows:
+    """Their velocities along the ground."""
+    return v[0] - (corners_above(q, t, p) - q[1]) * v[2]
+
+
+def friction(p: Params) -> Scalar:
+    return p["mu"]
+
+
+def restitution(p: Params) -> Scalar:
+    return p["e"]
+
+
 def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
     """The block, and the ground."""
     b, h = p["b"], p["h"]
@@ -98,6 +118,9 @@ def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
 
 SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential)
 CORNERS = nsdyn.Switching(modes=(on_right, on_left), switches=(leans_left,))
+GROUND = nsdyn.Contacts(
+    corners_above, corners_slide, mu=friction, e=restitution, names=("right", "left")
+)
 
 
 def rocking_block(
@@ -107,10 +130,12 @@ def rocking_block(
     g: Number = 9.81,
     lean: Number = 0.5,
     t_end: float = 1.5,
+    mu: Number | None = None,
+    e: Number = 0.0,
 ) -> nsdyn.Problem:
-    """At rest on the left corner, leaning by `lean` times the angle at which it would fall.
-    params: b, h, m, g."""
-    values = {"b": b, "h": h, "m": m, "g": g}
+    """At rest on the left corner, leaning by `lean` times the angle at which it would fall. If mu
+    is given the corners are `Contacts`. params: b, h, m, g and, if mu is given, mu, e."""
+    values = {"b": b, "h": h, "m": m, "g": g, **({} if mu is None else {"mu": mu, "e": e})}
     params = {name: jnp.asarray(value, float) for name, value in values.items()}
     theta = lean * jnp.arctan2(params["b"], params["h"])
     flat = jnp.stack([jnp.zeros(()), jnp.zeros(()), theta])
@@ -118,7 +143,7 @@ def rocking_block(
     return nsdyn.Problem(
         "rocking_block",
         SYSTEM,
-        CORNERS,
+        CORNERS if mu is None else GROUND,
         q0=jnp.concatenate([centre, theta[None]]),
         v0=jnp.zeros(3),
         t_end=t_end,

@@ -23,7 +23,7 @@ from jaxtyping import Array
 
 import nsdyn
 from nsdyn._types import Configuration, Number, Params, Scalar
-from nsdyn.multibody import free_bodies, surfaces
+from nsdyn.multibody import free_bodies, outlines, surfaces
 
 ABOUT = nsdyn.About(tags=("contact", "friction", "spatial"), source="Leine and Glocker 2003")
 
@@ -40,14 +40,10 @@ def friction(p: Params) -> Scalar:
 
 def shape(q: Configuration, p: Params) -> tuple[Array, ...]:
     """The axis from the lowest point of the big sphere to the stem, and rings around it."""
-    (x,), _ = free_bodies.bodies_of(q)
-    (R,) = free_bodies.rotations(q)
-    angle = np.linspace(0, 2 * np.pi, 25)
-    ring = np.stack([np.cos(angle), np.sin(angle), np.zeros(25)], axis=1)
     heights = ((A1, R1), (A1 + 0.8 * R1, 0.6 * R1), (A1 - 0.8 * R1, 0.6 * R1), (A2, R2))
-    rings = [r * ring + np.array([0, 0, z]) for z, r in heights]
+    rings = [r * outlines.ring() + np.array([0, 0, z]) for z, r in heights]
     axis = np.array([[0, 0, A1 - R1], [0, 0, A2 + R2]])
-    return tuple(x[None] + jnp.asarray(line) @ R.T for line in (axis, *rings))
+    return outlines.placed(q, 0, (axis, *rings))
 
 
 FLOOR = surfaces.contacts(

@@ -13,6 +13,8 @@ STUDIES = (
     "braiding",
     "convergence",
     "energy_theorem",
+    "friction_orders",
+    "impact_laws",
     "joint_locking",
     "palm",
     "pantograph",

@@ -11,27 +11,27 @@ goes on where it was, and nothing is computed twice.
 
 import fnmatch
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nsdyn import problems as library
+from nsdyn.driver.processes import Processes, TookTooLong
+from nsdyn.driver.workers import DEATHS, check_workers, connected, finished
 from nsdyn.errors import NsdynError, ProblemError, unknown
 from nsdyn.laws.base import AbstractLaw
 from nsdyn.laws.post_switch import PostSwitchGradient
 from nsdyn.problem import Problem
 from nsdyn.stepping.integrator import as_integrator
 from nsdyn.studies.lib import archive, study_cells, study_file, written
-from nsdyn.studies.lib.study_cells import Contents, Pair
+from nsdyn.studies.lib.study_cells import Cell, Contents, Pair
 from nsdyn.studies.lib.study_file import FIGURES, REFINE, SAMPLES, SHOWN, Finer, Plan
 from nsdyn.studies.lib.study_result import StudyResult, collect
 
 WORDS = ("problem", "integrator", "law")
+CALLS = 40  # pairs of a process; what it has compiled stays in its memory
 
 
 def plan(
@@ -46,6 +46,7 @@ def plan(
     metrics: Sequence[str] = SHOWN,
     samples: int = SAMPLES,
     of_span: bool = False,
+    patience: float | None = None,
     title: str = "study",
 ) -> Plan:
     """A study, as a file would declare it. Problems, integrators and laws are objects or texts."""
@@ -70,6 +71,7 @@ def plan(
         figures=FIGURES,
         samples=samples,
         of_span=of_span,
+        patience=patience,
     )
 
 
@@ -83,41 +85,60 @@ def _integrator(given: Any) -> Any:
     return given
 
 
+class Again(NamedTuple):
+    """What is computed again: what is there, and what was given up."""
+
+    force: bool = False
+    retry: bool = False
+
+
 class Work(NamedTuple):
     """What is there and what is to do.
 
-    todo: pairs with cells that are missing.
+    todo: cells that are to be computed, of each pair.
     done, cells: the number of cells that are there, and of all cells, references included.
+    given_up: the number of those that ended with an error or took too long.
     refused: pairs that cannot run.
-    seconds: what the missing cells will take at most, from those that are there; NaN if none is.
+    seconds: what the cells to do will take at most, from those that are there; NaN if none is.
     """
 
-    todo: list[Pair]
+    todo: dict[Pair, list[Cell]]
     done: int
     cells: int
+    given_up: int
     refused: list[Pair]
     seconds: float
 
+    @property
+    def missing(self) -> int:
+        """The number of cells to do."""
+        return sum(map(len, self.todo.values()))
 
-def survey(chosen: Plan, folder: Path, only: Iterable[str] = (), force: bool = False) -> Work:
+
+def survey(
+    chosen: Plan,
+    folder: Path,
+    only: Iterable[str] = (),
+    force: bool = False,
+    retry: bool = False,
+) -> Work:
     """What a run of the study would do."""
-    return _work(study_cells.contents(chosen).only(_selection(only)), folder, force)
+    known = study_cells.contents(chosen).only(_selection(only))
+    return _work(known, folder, Again(force, retry))
 
 
-def _work(known: Contents, folder: Path, force: bool) -> Work:
-    todo, done, total = [], 0, 0
-    spent: list[float] = []
-    for pair, found in known.cells.items():
-        there = [cell for cell in found if study_cells.is_done(folder, cell)]
-        times = [archive.read_json(folder / f"{cell.key}.timing.json") for cell in there]
-        spent += [x["cell_s"] for x in times if x]
-        total += len(found)
-        done += len(there)
-        if force or len(there) < len(found):
-            todo.append(pair)
+def _work(known: Contents, folder: Path, again: Again) -> Work:
+    cells = known.all_cells
+    there = {cell.key for cell in cells if study_cells.is_done(folder, cell)}
+    graves = {x.key for x in cells if x.key not in there and study_cells.given_up(folder, x)}
+    kept = set() if again.force else there if again.retry else there | graves
+    times = [archive.read_json(folder / f"{key}.timing.json") for key in there]
+    spent = [x["cell_s"] for x in times if x]
+    left = {pair: [x for x in found if x.key not in kept] for pair, found in known.cells.items()}
+    todo = {pair: found for pair, found in left.items() if found}
+    done = Work(todo, len(there), len(cells), len(graves), list(known.refused), np.nan)
     each = float(np.mean(spent)) if spent else np.nan
-    missing = total - (0 if force else done)
-    return Work(todo, done, total, list(known.refused), each * missing)
+    return done._replace(seconds=each * done.missing)
 
 
 def _selection(only: Iterable[str]) -> Callable[[Pair], bool]:
@@ -135,82 +156,140 @@ def run(
     source: str | Path | Plan,
     folder: str | Path | None = None,
     *,
-    jobs: int = 1,
+    jobs: int | None = None,
+    client: Any = None,
     only: Iterable[str] = (),
     force: bool = False,
+    retry: bool = False,
     progress: Callable[[int, int], Any] | None = None,
 ) -> StudyResult:
     """Run what is missing of a study, and collect all of it.
 
     source: a study file, or a `plan`.
     folder: where its data are kept; None keeps nothing.
-    jobs: processes. Results do not depend on their number.
+    jobs: processes; None: this one. Results do not depend on their number.
+    client: workers elsewhere: the address of a Dask scheduler (extra `dask`), a Dask client, or any
+        executor with `submit`. The workers must have nsdyn, and see the folder.
     only: patterns such as "integrator=nsga*"; all must match.
     force: compute what is there again.
+    retry: try again what was given up: pairs that ended with an error, or took too long.
     progress: progress(done, total) is called after each pair.
     """
     chosen = source if isinstance(source, Plan) else study_file.read(source)
+    check_workers(jobs, client)
+    again = Again(force, retry)
+    report = progress or (lambda done, total: None)
     if folder is None:
         with tempfile.TemporaryDirectory() as place:
-            return _run(chosen, Path(place), jobs, only, force, progress)
-    return _run(chosen, Path(folder) / "data", jobs, only, force, progress)
+            return _run(chosen, Path(place), (jobs, client), only, again, report)
+    return _run(chosen, Path(folder) / "data", (jobs, client), only, again, report)
 
 
 def _run(
     chosen: Plan,
     data: Path,
-    jobs: int,
+    workers: tuple[int | None, Any],
     only: Iterable[str],
-    force: bool,
-    progress: Callable[[int, int], Any] | None,
+    again: Again,
+    report: Callable[[int, int], Any],
 ) -> StudyResult:
-    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
-        raise ProblemError(f"jobs: expected a positive whole number, found {jobs!r}")
-    everything = study_cells.contents(chosen)
-    wanted = everything.only(_selection(only))
-    todo = _work(wanted, data, force).todo
-    data.mkdir(parents=True, exist_ok=True)
-    tasks = [(chosen, wanted.cells[pair], data, force) for pair in todo]
-    _compute(tasks, jobs, progress or (lambda done, total: None))
-    _write_index(everything, data)
+    everything = _compute(chosen, data, workers, only, again, report)
     return collect(chosen, data, everything)
 
 
-def _compute(tasks: list[tuple], jobs: int, report: Callable[[int, int], Any]) -> None:
-    """Do the work of pairs, in this process or in others."""
+def _compute(
+    chosen: Plan,
+    data: Path,
+    workers: tuple[int | None, Any],
+    only: Iterable[str],
+    again: Again,
+    report: Callable[[int, int], Any],
+) -> Contents:
+    """Compute what is missing; returns all there is to the study."""
+    everything = study_cells.contents(chosen)
+    todo = _work(everything.only(_selection(only)), data, again).todo
+    data.mkdir(parents=True, exist_ok=True)
+    tasks = [_Task(chosen, cells, data) for cells in todo.values()]
     report(0, len(tasks))
-    if jobs == 1 or len(tasks) < 2:
-        for done, task in enumerate(tasks, 1):
-            study_cells.work(*task)
-            report(done, len(tasks))
+    for done, _ in enumerate(_done(tasks, *workers), 1):
+        report(done, len(tasks))
+    _write_index(everything, data)
+    return everything
+
+
+def archived(file: str | Path, folder: str | Path, force: bool = False) -> list[str]:
+    """Compute what is missing of a study file of ours, for `nsdyn figures`; returns the names of
+    its data in the archive."""
+    chosen, data = study_file.read(file), Path(folder) / "data"
+    if archive.is_verifying():
+        known = study_cells.contents(chosen)
+        for cell in known.all_cells:
+            make = lambda cell=cell: study_cells.computed(chosen, cell)[0]
+            archive.visited(data, cell.name, cell.key, cell.words, make)
+    else:
+        again = Again(force, retry=True)
+        known = _compute(chosen, data, (None, None), (), again, lambda *_: None)
+        broken = [why for x in known.all_cells if (why := study_cells.given_up(data, x))]
+        if broken:
+            raise NsdynError(f"study {chosen.title}: {broken[0]}")
+    return [cell.name for cell in known.all_cells]
+
+
+class _Task(NamedTuple):
+    """Cells of one pair that are to be computed."""
+
+    plan: Plan
+    cells: list[Cell]
+    folder: Path
+
+
+def _done(tasks: list[_Task], jobs: int | None, client: Any) -> Iterator[_Task]:
+    """Tasks as they are done: in this process, in others of this machine, or by a client."""
+    if not tasks:
         return
-    # Spawned, since JAX in a forked process can wait for ever.
-    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=get_context("spawn")) as workers:
-        started = [workers.submit(study_cells.work, *task) for task in tasks]
-        try:
-            for done, ended in enumerate(as_completed(started), 1):
-                ended.result()
-                report(done, len(tasks))
-        except BrokenProcessPool as error:
-            raise NsdynError(
-                "a process of the study was killed; what it had completed is kept, and the next "
-                "run goes on from there"
-            ) from error
-        except BaseException:
-            workers.shutdown(wait=False, cancel_futures=True)
-            raise
+    patience = tasks[0].plan.patience
+    if client is None and jobs is None and patience is None:
+        for task in tasks:
+            study_cells.work(*task)
+            yield task
+        return
+    if client is not None:
+        with connected(client) as found:
+            yield from _done_by(found, tasks)
+        return
+    with Processes(min(jobs or 1, len(tasks)), patience=patience, calls=CALLS) as processes:
+        yield from _done_by(processes, tasks)
+
+
+def _done_by(client: Any, tasks: list[_Task]) -> Iterator[_Task]:
+    """Tasks that were sent to others. One whose workers die of it, or take too long, is given up;
+    if all do, that is an error."""
+    calls = ((task, (study_cells.unpacked_work, study_cells.packed_work(*task))) for task in tasks)
+    died = 0
+    for task, future in finished(client, calls):
+        error = future.exception()
+        if error is not None and type(error).__name__ not in (*DEATHS, TookTooLong.__name__):
+            raise error
+        if error is not None:
+            died += not isinstance(error, TookTooLong)
+            study_cells.give_up(task.folder, task.cells, f"{type(error).__name__}: {error}")
+        yield task
+    if tasks and died == len(tasks):
+        raise NsdynError(
+            "study: all workers died, whatever they computed. They may need more memory than there "
+            "is, or lack a package; look at what they printed"
+        )
 
 
 def _write_index(contents: Contents, data: Path) -> None:
-    """index.json: the keys of this study and what they mean, beside those of other studies."""
+    """index.json: the keys of this study and what they mean, beside those of other studies. Data
+    that differ only in their code are dropped."""
     index = archive.read_index(data)
-    for pair, cells in contents.cells.items():
-        for cell in cells:
-            name = " ".join((*(x or "reference" for x in pair), f"{cell.words['step']:.6g}"))
-            said = {k: x for k, x in cell.words.items() if k != "code"}
-            index["keys"][cell.key] = {"name": name, "settings": said}
-            index["names"][name] = cell.key
+    old: list[str] = []
+    for cell in contents.all_cells:
+        old += archive.enter(index, cell.name, cell.key, cell.words)
     archive.write_json(data / archive.INDEX, index)
+    archive.drop(data, old)
 
 
 # For one problem

@@ -1,31 +1,28 @@
 """Particle on a track whose constraint switches: classical and nonsmooth generalized-alpha (Patil
 and Bruls, result slides).
 
-The track is flat for x < l and rises with the slope a = tan(th) for x > l. Its constraint switches
-with z = x - l,
+The study file `switching_track.toml` has the tracks, schemes and laws; this module draws its
+results. The track is flat for x < l and rises with the slope a = tan(th) for x > l. Its constraint
+switches with z = x - l,
 
     g = (1 - s(z)) g_1 + s(z) g_2,    g_1 = y,    g_2 = y - a (x - l)                            (1)
 
-where s is the Heaviside step. With the impulse along the gradient at position E between before (0)
-and after (1) the corner, the exact motion after the corner is, with tau = t - t_s and s along the
-slope,
+where s is the Heaviside step, or, on the smooth tracks, its approximation (1 + tanh(sigma z))/2.
+With the impulse along the gradient at position E between before (0) and after (1) the corner, the
+exact motion after the corner is, with tau = t - t_s and s along the slope,
 
     s(tau) = u tau - g sin(th) tau^2/2,    u = v_0 cos(E th)/cos((1 - E) th)                     (2)
 
-Residuals are those of the constraint of the current mode; at acceleration level with the reaction
-lam that a scheme reports,
-
-    G v' + gamma,    v' = M^-1 (f - G^T lam)                                                     (3)
+Residuals are those of the constraint of the current mode.
 
 Index 2 with E < 1 spreads the impulse over its memory. Without gravity it leaves the corner with
 the speed
 
-    u_2 = u + v_0 (1/k - 1) sin(th) tan((1 - E) th),    k = gamma (1 - af)/(1 - am)              (4)
+    u_2 = u + v_0 (1/k - 1) sin(th) tan((1 - E) th),    k = gamma (1 - af)/(1 - am)              (3)
 
 for any step.
 """
 
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,17 +30,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from xarray import Dataset
 
 import nsdyn
-from nsdyn import laws, problems
-from nsdyn._repr import settings_text
-from nsdyn.analysis.residuals import residuals
 from nsdyn.integrators._alpha import alpha
-from nsdyn.laws import AbstractLaw
 from nsdyn.problems.point_on_track import SHAPES
-from nsdyn.studies.lib import archive, switching_figures
+from nsdyn.studies import study
+from nsdyn.studies.lib import archive, study_cells, study_file, switching_figures
 from nsdyn.studies.lib.schemes import NEWTON, RHO_INF, SCHEMES, plain, table, write
+from nsdyn.studies.lib.study_cells import Pair
+from nsdyn.studies.lib.study_file import RESIDUALS, Plan
 
+FILE = Path(__file__).with_suffix(".toml")
 TRACK = {
     "m": 1.0,
     "a": 0.5,
@@ -51,14 +49,13 @@ TRACK = {
     "v0": 4.0,
     "g": 9.81,
     "t_end": 0.5,
-}  # ours: the slides give no numbers
+}  # those of the problem point_on_track: the slides give no numbers
+T_SWITCH = TRACK["l"] / TRACK["v0"]
 # Fraction of a step at which the corner is reached; at 0.5 the normal velocity of index 3 happens
 # to be nearly right
 PHASE = 0.25
-PHASES = np.linspace(0.04, 0.96, 24)
-SLIDES = ("index_3", "index_2", "index_1", "nsga")
-COMPARED = tuple(name for name in SCHEMES if name != "event_index_2")
-LEVELS = ("position", "velocity", "acceleration")
+LAWS = {"E_1": 1.0, "E_half": 0.5}
+SLIDES = ("index_3", "index_2", "index_1", "nsga")  # in figures
 SIGMAS = (2.0, 5.0, 20.0)
 
 CAPTIONS = """\
@@ -66,7 +63,7 @@ Particle on a track with a switching constraint. After the result slides of I. P
 nsdyn {version}.
 
 Assumed: the slides give no numbers, so all of them are ours: m = {m:g} kg, slope a = {a:g}, corner at l = {l:g} m,
-v0 = {v0:g} m/s, g = {g:g} m/s2, t_end = {t_end:g} s, rho_inf = {rho:g}. The start is chosen so that the corner is reached at
+v0 = {v0:g} m/s, g = {g:g} m/s2, t_end = {t_end:g} s, rho_inf = {rho:g}. In figures 3 to 5 and 7 the grid is such that the corner is reached at
 the fraction {phase:g} of a step. Every scheme has the step h = {step:g} s and the Newton tolerance {newton:g}. "Exact" is the
 closed-form solution.
 
@@ -90,6 +87,10 @@ by an amount that does not depend on the step; it gains energy. In runs without 
 {ratio:.6f} (closed formula {formula:.6f}; correct is 1), with NSGA by {nonsmooth:.6f}.
 Figure 6. Ratio of kinetic energies after and before the corner, for E = 1/2 without gravity and for all positions of the
 corner within a step. The correct value is 1. With index 3 the result is arbitrary: it cannot represent the impact law.
+Figure 7. The smoothed constraint, by RK4 with the same step, beside the hard switch with E = 1. a) Path, b) energy. A
+smooth bend takes no energy, so the motion behind it is not that of the hard switch, and a larger sigma does not come nearer to
+it. With sigma = 80 1/m the bend is shorter than a step: what is lost there is an error, and depends on the grid. c) Largest change
+of the energy, which the exact motion on the smooth track keeps, for all positions of the grid.
 """
 
 TABLE = """\
@@ -101,47 +102,32 @@ difference to the exact energy after the corner, relative to the energy at the s
 """
 
 
-def run(
-    folder: str | Path, step: float = 1e-2, force: bool = False, schemes: Iterable[str] = COMPARED
-) -> list[Path]:
+def run(folder: str | Path, force: bool = False, file: Path = FILE) -> list[Path]:
     """Compute missing data, then draw; returns the files drawn."""
-    compute(folder, step, force, schemes)
+    compute(folder, force, file)
     return draw(folder)
 
 
 # Computing
 
 
-def compute(
-    folder: str | Path, step: float = 1e-2, force: bool = False, schemes: Iterable[str] = COMPARED
-) -> list[Path]:
-    """Archive the geometry, the runs of each scheme (at least index_2 and nsga) and the table of
-    them. Data with the same settings and code are kept unless `force` is given."""
+def compute(folder: str | Path, force: bool = False, file: Path = FILE) -> list[Path]:
+    """Run the study file (at least with index_2 and nsga), and archive the geometry and what is
+    shown of the runs. Data with the same settings and code are kept unless `force` is given."""
     data = Path(folder) / "data"
-    common = {"track": TRACK, "step": step, "phase": PHASE, "newton": NEWTON}
     shapes = {"track": TRACK, "sigmas": SIGMAS}
     made = [archive.update(data, "geometry", shapes, _geometry, force=force)]
-    mechanism = problems.function("point_on_track")
-    for name in schemes:
-        integrator = SCHEMES[name].integrator
-        settings = common | {
-            "integrator": settings_text(integrator),
-            "phases": PHASES if name in SLIDES else [],
-        }
-        make = partial(_runs, name, integrator, mechanism, step)
-        made.append(archive.update(data, name, settings, make, force=force))
-    settings = common | {
-        "schemes": {name: settings_text(SCHEMES[name].integrator) for name in schemes}
-    }
-    make = partial(_table, data, schemes)
-    made.append(archive.update(data, "table", settings, make, after=schemes, force=force))
+    names = study.archived(file, folder, force)
+    plan = study_file.read(file)
+    settings: dict[str, Any] = {"step": plan.steps[0], "phase": PHASE, "newton": NEWTON}
+    for name in plan.integrators:
+        make = partial(_shown, data, file, name)
+        own = [x for x in names if f" {name} " in x]
+        made.append(archive.update(data, name, settings, make, after=own, force=force))
+    settings |= {"schemes": list(plan.integrators)}
+    make = partial(_table, data, file)
+    made.append(archive.update(data, "table", settings, make, after=plan.integrators, force=force))
     return made
-
-
-def start(step: float, phase: float) -> float:
-    """x_0 for which the corner is reached at this fraction of a step."""
-    whole = np.floor(TRACK["l"] / (TRACK["v0"] * step))
-    return TRACK["l"] - TRACK["v0"] * step * (whole + phase)
 
 
 def speed_after(E: float) -> float:
@@ -150,7 +136,7 @@ def speed_after(E: float) -> float:
 
 
 def index_2_ratio(E: float) -> float:
-    """u_2/v_0 of (4)."""
+    """u_2/v_0 of (3)."""
     c = alpha(RHO_INF)
     th = np.arctan(TRACK["a"])
     return speed_after(E) / TRACK["v0"] + float(1 / (c.gamma * c.k) - 1) * np.sin(th) * np.tan(
@@ -159,13 +145,13 @@ def index_2_ratio(E: float) -> float:
 
 
 def exact(
-    t: np.ndarray, x0: float, E: float = 1.0, gravity: float = TRACK["g"]
+    t: np.ndarray, E: float = 1.0, gravity: float = TRACK["g"]
 ) -> tuple[np.ndarray, np.ndarray]:
     """q and v of (2), shape (rows, 2); a row at t_s holds the state after the corner."""
     l = TRACK["l"]
     v0 = TRACK["v0"]
     th = np.arctan(TRACK["a"])
-    tau = (t - (l - x0) / v0)[:, None]
+    tau = (t - T_SWITCH)[:, None]
     u = speed_after(E)
     a = gravity * np.sin(th)
     along = np.array([1.0, 0.0])
@@ -200,97 +186,79 @@ def _geometry() -> dict[str, tuple]:
     }
 
 
-def _law(name: str, E: float) -> AbstractLaw:
-    """The general law, with E traced, or for E = 1 the simple law, which compiles faster."""
-    return laws.IntermediateGradient(E) if name in SLIDES else laws.PostSwitchGradient()
-
-
-def _runs(name: str, integrator: Any, mechanism: Any, step: float) -> dict[str, tuple]:
-    """The cases (E, gravity) of one scheme and, for the schemes of the slides, the energy ratio
-    over the phase."""
-    cases = [(E, g) for E in ((1.0, 0.5) if name in SLIDES else (1.0,)) for g in (TRACK["g"], 0.0)]
-
-    def simulate(E: float, gravity: float, phase: float) -> tuple:
-        problem = mechanism(**(TRACK | {"g": gravity, "x0": start(step, phase)}))
-        law = _law(name, E)
-        return problem, nsdyn.simulate(problem, integrator, step=step, law=law, check=False)
-
-    runs = [simulate(E, g, PHASE) for E, g in cases]
-    stacked = lambda values: np.stack([np.asarray(value) for value in values])
-    residuals = [_residuals(problem, trajectory) for problem, trajectory in runs]
-    events = [trajectory.events[0] for _, trajectory in runs]
+def _shown(data: Path, file: Path, name: str) -> dict[str, tuple]:
+    """The runs of one scheme that figures show: cases (E, gravity), and the energy ratio over the
+    places of the corner in its step. The last sample ends a shorter step and is left out."""
+    plan = study_file.read(file)
+    phi = study_cells.phases(plan)
+    if phi is None:
+        raise ValueError(f"{file}: expected several phases")
+    place = (phi + T_SWITCH / plan.steps[0]) % 1  # of the corner in its step
+    j = int(np.argmin(np.abs(place - PHASE)))
+    cases = [(law, track) for law in LAWS for track in ("ramp", "free")]
+    runs = [_cell(data, plan, Pair(track, name, law)) for law, track in cases]
+    rows = slice(0, -1)
+    stacked = lambda key: np.stack([run[key].values[j, rows] for run in runs])
+    one = lambda key: np.stack([run[f"event_{key}"].values[j, 0] for run in runs])
     found: dict[str, tuple] = {
-        "E": ("case", [E for E, _ in cases]),
-        "gravity": ("case", [g for _, g in cases], {"units": "m/s2"}),
-        "t": ("row", runs[0][1].t, {"units": "s"}),
-        "q": (("case", "row", "coordinate"), stacked(run.q for _, run in runs), {"units": "m"}),
-        "v": (("case", "row", "coordinate"), stacked(run.v for _, run in runs), {"units": "m/s"}),
-        "lam": (
-            ("case", "row"),
-            stacked(run.lam[:, 0] for _, run in runs),
-            {"units": "N", "long_name": "reaction"},
-        ),
-        "energy": (("case", "row"), stacked(run.energy for _, run in runs), {"units": "J"}),
-        "mode": (("case", "row"), stacked(run.mode for _, run in runs).astype(np.int32)),
-        "t_switch": ("case", [event.t for event in events], {"units": "s"}),
-        "v_before": (
-            ("case", "coordinate"),
-            stacked(event.v_before for event in events),
-            {"units": "m/s"},
-        ),
-        "v_after": (
-            ("case", "coordinate"),
-            stacked(event.v_after for event in events),
-            {"units": "m/s"},
-        ),
-        "Lam": (
-            "case",
-            [event.Lam[0] for event in events],
-            {"units": "N s", "long_name": "impulse"},
-        ),
+        "E": ("case", [LAWS[law] for law, _ in cases]),
+        "gravity": ("case", [TRACK["g"] * (track == "ramp") for _, track in cases]),
+        "t": ("row", runs[0].t.values[j, rows], {"units": "s"}),
+        "q": (("case", "row", "coordinate"), stacked("q"), {"units": "m"}),
+        "v": (("case", "row", "coordinate"), stacked("v"), {"units": "m/s"}),
+        "lam": (("case", "row"), stacked("lam")[..., 0], {"units": "N", "long_name": "reaction"}),
+        "energy": (("case", "row"), stacked("energy"), {"units": "J"}),
+        "mode": (("case", "row"), stacked("mode").reshape(len(cases), -1)),
+        "v_before": (("case", "coordinate"), one("v_before"), {"units": "m/s"}),
+        "v_after": (("case", "coordinate"), one("v_after"), {"units": "m/s"}),
     }
-    units = dict(zip(LEVELS, ("m", "m/s", "m/s2"), strict=True))
-    found |= {
-        level: (("case", "row"), stacked(r[level] for r in residuals), {"units": units[level]})
-        for level in LEVELS
-    }
-    if name in SLIDES:
-        ends = [simulate(0.5, 0.0, phase)[1].v[-1] for phase in PHASES]
-        ratio = np.sum(np.square(ends), axis=1) / TRACK["v0"] ** 2
-        found |= {
-            "phase": ("place", PHASES),
-            "ratio": ("place", ratio, {"long_name": "kinetic energy after / before"}),
-        }
-    return found
+    found |= {level: (("case", "row"), stacked(level)) for level in RESIDUALS}
+    free = runs[-1]  # E = 1/2, no gravity
+    ratio = np.sum(np.square(free.v.values[:, -2]), axis=1) / TRACK["v0"] ** 2
+    order = np.argsort(place)
+    found |= {"place": ("phase", place[order]), "ratio": ("phase", ratio[order])}
+    return found | _smooth(data, plan, name, j)
 
 
-def _residuals(problem: nsdyn.Problem, run: nsdyn.Trajectory) -> dict[str, np.ndarray]:
-    """The residual of the constraint of the current mode at the three levels, over the rows."""
-    found = residuals(problem, run)._asdict()  # (3)
-    return {level: found[level][:, 0] for level in LEVELS}
-
-
-def _table(data: Path, schemes: Iterable[str]) -> dict[str, tuple]:
-    """Residuals after the event and energy errors of all schemes, for E = 1 with gravity."""
-    most = []
-    end = []
-    error = []
-    right = 0.5 * TRACK["m"] * speed_after(1.0) ** 2
-    for name in schemes:
-        run = archive.read(data, name)[0].isel(case=0)
-        after = run.mode.values == 1
-        most.append([np.abs(run[level].values[after]).max() for level in LEVELS])
-        end.append([np.abs(run[level].values[-1]) for level in LEVELS])
-        error.append((run.energy.values[-1] - right) / run.energy.values[0])
+def _smooth(data: Path, plan: Plan, name: str, j: int) -> dict[str, tuple]:
+    """The runs of one scheme on the smooth tracks, their errors of energy, and their iterations."""
+    tracks = [x for x in plan.problems if x.startswith("smooth")]
+    runs = [_cell(data, plan, Pair(track, name, next(iter(LAWS)))) for track in tracks]
+    if not runs:
+        return {}
+    scale = 0.5 * TRACK["m"] * TRACK["v0"] ** 2
+    drift = [np.max(np.abs(run.energy.values - run.energy.values[:, :1])) / scale for run in runs]
+    parts = [part for x in tracks for part in plan.problems[x].constraint]
+    sigma = [float(part.sigma) for part in parts if isinstance(part, nsdyn.Blended)]
     return {
-        "scheme": ("scheme", np.array([plain(name) for name in schemes])),
+        "sigma": ("track", sigma),
+        "smooth_q": (("track", "row", "coordinate"), np.stack([x.q.values[j, :-1] for x in runs])),
+        "smooth_energy": (("track", "row"), np.stack([x.energy.values[j, :-1] for x in runs])),
+        "smooth_drift": ("track", drift, {"long_name": "change of energy / kinetic energy"}),
+        "smooth_newton": ("track", [int(x.newton_worst.values.max()) for x in runs]),
+    }
+
+
+def _cell(data: Path, plan: Plan, pair: Pair) -> Dataset:
+    return archive.read(data, study_cells.name_of(plan, pair, 0))[0]
+
+
+def _table(data: Path, file: Path) -> dict[str, tuple]:
+    """Residuals after the event and energy errors of all schemes, for E = 1 with gravity."""
+    schemes = list(study_file.read(file).integrators)
+    runs = [archive.read(data, name)[0].isel(case=0) for name in schemes]
+    after = [run.mode.values == 1 for run in runs]
+    level = lambda run, name: np.abs(run[name].values)
+    right = 0.5 * TRACK["m"] * speed_after(1.0) ** 2
+    both = list(zip(runs, after, strict=True))
+    most = [[level(run, x)[late].max() for x in RESIDUALS] for run, late in both]
+    end = [[level(run, x)[-1] for x in RESIDUALS] for run in runs]
+    error = [(run.energy.values[-1] - right) / run.energy.values[0] for run in runs]
+    return {
+        "scheme": ("scheme", np.array(schemes)),
         "most": (("scheme", "level"), np.array(most)),
         "end": (("scheme", "level"), np.array(end)),
-        "energy_error": (
-            "scheme",
-            np.array(error),
-            {"long_name": "relative error of the energy at t_end"},
-        ),
+        "energy_error": ("scheme", np.array(error), {"long_name": "relative error of the energy"}),
     }
 
 
@@ -302,11 +270,9 @@ def draw(folder: str | Path) -> list[Path]:
     folder = Path(folder)
     read = lambda name: archive.read(folder / "data", name)
     values, described = read("table")
-    runs = {name: read(name)[0] for name in SLIDES if name in described["settings"]["schemes"]}
-    files = switching_figures.draw(
-        folder, read("geometry")[0], runs, reference(described["settings"]["step"])
-    )
     settings = described["settings"]
+    runs = {name: read(name)[0] for name in SCHEMES if name in settings["schemes"]}
+    files = switching_figures.draw(folder, read("geometry")[0], runs, reference())
     free = lambda name: float(
         np.linalg.norm(runs[name].isel(case=3).v.values[-1]) / TRACK["v0"]
     )  # E = 1/2, no gravity
@@ -314,39 +280,33 @@ def draw(folder: str | Path) -> list[Path]:
         version=described["versions"]["nsdyn"], rho=RHO_INF, ratio=free("index_2"), formula=index_2_ratio(0.5),
         nonsmooth=free("nsga"), **(TRACK | settings),
     )  # fmt: skip
-    rows = [
-        [
-            str(scheme),
-            *(f"{x:.1e}" for pair in zip(most, end, strict=True) for x in pair),
-            f"{error:+.1e}",
-        ]
-        for scheme, most, end, error in zip(
-            values.scheme.values,
-            values.most.values,
-            values.end.values,
-            values.energy_error.values,
-            strict=True,
-        )
-    ]
-    head = [
-        "scheme",
-        *(f"{level} {which}" for level in ("g", "G v", "G v'") for which in ("most", "end")),
-        "energy",
-    ]
-    numbers = TABLE.format(**settings) + table(head, rows)
+    numbers = TABLE.format(**settings) + _rows(values)
     return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", numbers)]
 
 
-def reference(step: float) -> dict[float, dict[str, Any]]:
+def _rows(values: Dataset) -> str:
+    pairs = lambda k: zip(values.most.values[k], values.end.values[k], strict=True)
+    rows = [
+        [
+            plain(str(scheme)),
+            *(f"{x:.1e}" for pair in pairs(k) for x in pair),
+            f"{values.energy_error.values[k]:+.1e}",
+        ]
+        for k, scheme in enumerate(values.scheme.values)
+    ]
+    levels = ("g", "G v", "G v'")
+    head = [f"{level} {which}" for level in levels for which in ("most", "end")]
+    return table(["scheme", *head, "energy"], rows)
+
+
+def reference() -> dict[float, dict[str, Any]]:
     """The exact motion for E = 1 and 1/2, with two rows at the event."""
-    x0 = start(step, PHASE)
     found = {}
-    t_switch = (TRACK["l"] - x0) / TRACK["v0"]
     t = np.linspace(0.0, TRACK["t_end"], 201)
-    t = np.sort(np.append(t[np.abs(t - t_switch) > 1e-9], [np.nextafter(t_switch, 0.0), t_switch]))
+    t = np.sort(np.append(t[np.abs(t - T_SWITCH) > 1e-9], [np.nextafter(T_SWITCH, 0.0), T_SWITCH]))
     for E in (1.0, 0.5):
-        q, v = exact(t, x0, E)
-        shown = np.where(t == np.nextafter(t_switch, 0.0), t_switch, t)
+        q, v = exact(t, E)
+        shown = np.where(t == np.nextafter(T_SWITCH, 0.0), T_SWITCH, t)
         energy = TRACK["m"] * (0.5 * np.sum(v**2, axis=1) + TRACK["g"] * q[:, 1])
-        found[E] = {"t": shown, "q": q, "v": v, "energy": energy, "t_switch": t_switch}
+        found[E] = {"t": shown, "q": q, "v": v, "energy": energy, "t_switch": T_SWITCH}
     return found

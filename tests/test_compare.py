@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 from mechanisms import PARTICLE
 from typer.testing import CliRunner
 from xarray import Dataset
@@ -26,6 +27,7 @@ from nsdyn.studies.lib.written import laws as _laws
 from nsdyn.studies.lib.written import parse_object
 
 CONCEPTS = Path(__file__).resolve().parents[1] / "docs" / "concepts"
+TABLES = {"table.csv", "table.txt", "table.md", "table.tex", "captions.txt"}
 TRACK = {"a": 0.5, "l": 0.5, "g": 9.81}
 SCHEME, CLASSICAL = "MoreauJean", "GeneralizedAlpha(index=2)"
 # The corner, at t = 0.125, falls at a quarter of a step. The reference is one that compiles fast,
@@ -58,6 +60,22 @@ def rows(text):
     found = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()]
     heads = ("integrator", "error")
     return {cells[0]: cells[1:] for cells in found if len(cells) > 10 and cells[0] not in heads}
+
+
+def test_velocities_jump_at_events_and_not_within_a_step():
+    data = xr.Dataset(
+        {
+            "t": ("row", [0.0, 1.0, 2.0]),
+            "v": (("row", "velocity"), [[4.0], [4.0], [2.0]]),
+            "q": (("row", "coordinate"), [[0.0], [4.0], [7.0]]),
+            "event_t": ("event", [1.5]),
+            "event_v_before": (("event", "velocity"), [[4.0]]),
+            "event_v_after": (("event", "velocity"), [[2.0]]),
+        }
+    )
+    t, v = compare_figures._with_jumps(data, "v", 0)
+    assert t.tolist() == [0, 1, 1.5, 1.5, 2] and v.tolist() == [4, 4, 4, 2, 2]
+    assert compare_figures._with_jumps(data, "q", 0)[0].tolist() == [0, 1, 2]
 
 
 def test_table(compared):
@@ -108,7 +126,7 @@ def test_files(compared):
     figures = {
         f"{name}.{kind}" for name in ("states", "errors", "residuals") for kind in ("pdf", "png")
     }
-    assert names == figures | {"table.csv", "captions.txt"}
+    assert names == figures | TABLES
     assert not [name for name in names if str(folder / name) not in result.stdout]
     runs = {"MoreauJean", "GeneralizedAlpha-index=2", "reference-MoreauJean-projection=False"}
     index = archive.read_index(folder / "data")
@@ -190,7 +208,7 @@ def test_exit_code_1_if_nothing_ran(tmp_path):
     assert result.exit_code == 1
     assert "GeneralizedAlpha(rho_inf=0.8)" in result.stdout  # told from the other
     assert "there is no reference" in result.stdout
-    assert {file.name for file in tmp_path.iterdir()} == {"table.csv", "captions.txt"}
+    assert {file.name for file in tmp_path.iterdir()} == TABLES
 
 
 @pytest.mark.parametrize(

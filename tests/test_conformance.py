@@ -236,7 +236,6 @@ def test_the_forms_of_muellers_law_agree_on_velocities_that_time_steps_propose()
 
 QUICK = ("pendulum", "point_on_track")
 STIFF = {"flyball_governor": 0.01, "slider_crank": 1e-3}  # the steps of a short run are parts of it
-CONTACTS = ("tippe_top",)
 CONSERVATIVE = ("pendulum", "point_on_track", "three_r_pendulum", "compass_walker", "bricard")
 
 
@@ -245,7 +244,8 @@ def test_problem(name):
     conservative = True if name in CONSERVATIVE else None
     make = problems.function(name)
     make = functools.partial(make, t_end=STIFF[name]) if name in STIFF else make
-    options = {"integrator": NSGA(), "conservative": False} if name in CONTACTS else {}
+    contacts = any(part.unilateral for part in make().constraint)
+    options = {"integrator": NSGA(), "conservative": False} if contacts else {}
     testing.check_problem(make, **{"conservative": conservative, "fresh_process": False, **options})
 
 

@@ -5,43 +5,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from references import tippe_top as reference
+from mechanisms import block, carts, disc
 
 import nsdyn
 from nsdyn.integrators import NSGA, MoreauJean
+from nsdyn.problems.friction_bowl import friction_bowl
 from nsdyn.problems.tippe_top import tippe_top
+from nsdyn.studies.lib import sliding_top as reference
 
 G = 9.81
 OPEN, STICK, SLIP = 0, 1, 2
 
 
-def unit_mass(q, p):
-    return jnp.eye(q.shape[0])
-
-
-def weight(q, v, t, p):
-    return jnp.array([0.0, -G])
-
-
-# A particle in a bowl of radius 1, a circle about the origin.
-
-
-def inside(q, t, p):
-    return 1.0 - jnp.sqrt(q[0] ** 2 + q[1] ** 2)
-
-
-def around(q, v, t, p):
-    return (q[0] * v[1] - q[1] * v[0]) / jnp.sqrt(q[0] ** 2 + q[1] ** 2)
-
-
-BOWL = nsdyn.Problem(
-    "bowl",
-    nsdyn.System(mass=unit_mass, force=weight),
-    nsdyn.Contacts(inside, around, mu=0.2),
-    q0=[np.sin(-1.0), -np.cos(-1.0)],
-    v0=[0.0, 0.0],
-    t_end=0.8,
-)
+BOWL = friction_bowl(t_end=0.8)
 # angle, rate and normal force at t = 0.8 s from omega^2 = C exp(-2 mu phi) + a cos phi + b sin phi
 PHI, OMEGA, NORMAL = 0.2995259497444658, 1.340232895489343, 11.16944841630747
 
@@ -103,51 +79,13 @@ def test_orders_where_the_slip_turns():
     assert end[0][0] > 50 * mean[0][0]
 
 
-# A ball of radius 0.1 in the plane: height, x, angle.
-
-
-def ball_mass(q, p):
-    return jnp.diag(jnp.array([1.0, 1.0, 0.4 * 0.01]))
-
-
-def ball_weight(q, v, t, p):
-    return jnp.array([-G, 0.0, 0.0])
-
-
-def below_ball(q, t, p):
-    return q[0] - 0.1
-
-
-def along_ball(q, v, t, p):
-    return v[1] + 0.1 * v[2]
-
-
-def friction(p):
-    return p["mu"]
-
-
-def restitution(p):
-    return p["e"]
-
-
-BALL = nsdyn.Problem(
-    "ball",
-    nsdyn.System(mass=ball_mass, force=ball_weight),
-    nsdyn.Contacts(below_ball, along_ball, mu=friction, e=restitution),
-    q0=[1.0, 0.0, 0.0],
-    v0=[0.0, 0.0, 50.0],
-    t_end=1.1,
-    params={"mu": 0.2, "e": 0.0},
-)
-
-
 @pytest.mark.parametrize(
     ("omega", "x", "rolls"),
     [(50.0, -0.8713428613035428, -10 / 7), (10.0, -0.1918991608919659, -2 / 7)],
 )
 def test_a_rotating_ball_falls_and_rolls(omega, x, rolls):
     """Capobianco, Harsch, Eugster and Leine 2021, section 10.1."""
-    found = nsdyn.simulate(BALL, NSGA(), step=1e-3, v0=[0.0, 0.0, omega])
+    found = nsdyn.simulate(disc(), NSGA(), step=1e-3, v0=[0.0, 0.0, omega])
     np.testing.assert_allclose(found.v[-1], [0, rolls, -10 * rolls], atol=1e-12)
     assert found.q[-1, 0] == pytest.approx(0.1, abs=1e-12)
     assert found.q[-1, 1] == pytest.approx(x, abs=1e-3)  # order 1: the time of the impact
@@ -157,7 +95,7 @@ def test_a_rotating_ball_falls_and_rolls(omega, x, rolls):
 def test_a_bouncing_ball_comes_to_rest():
     """It hops as restitution says, and ends with a gap of 0."""
     found = nsdyn.simulate(
-        BALL, NSGA(), step=1e-3, t_end=3.0, v0=[0.0, 0, 0], params={"mu": 0.0, "e": 0.5}
+        disc(), NSGA(), step=1e-3, t_end=3.0, v0=[0.0, 0, 0], params={"mu": 0.0, "e": 0.5}
     )
     first = 0.4283529368781193
     hits = found.t[1:][(found.v[:-1, 0] < 0) & (found.v[1:, 0] > 0)]
@@ -168,51 +106,17 @@ def test_a_bouncing_ball_comes_to_rest():
     np.testing.assert_allclose(found.v[-1], 0.0, atol=1e-12)
 
 
-# A block on an inclined floor: x along it, y from it, angle.
-
-
-def block_mass(q, p):
-    return jnp.diag(jnp.array([1.0, 1.0, 0.17 / 3]))
-
-
-def block_weight(q, v, t, p):
-    return G * jnp.array([jnp.sin(p["slope"]), -jnp.cos(p["slope"]), 0.0])
-
-
-def corners(q):
-    s, c = jnp.sin(q[2]), jnp.cos(q[2])
-    x = jnp.array([-0.4, 0.4])
-    return x * c + 0.1 * s, x * s - 0.1 * c
-
-
-def below_block(q, t, p):
-    return q[1] + corners(q)[1]
-
-
-def along_block(q, v, t, p):
-    return v[0] - corners(q)[1] * v[2]
-
-
-BLOCK = nsdyn.Problem(
-    "block",
-    nsdyn.System(mass=block_mass, force=block_weight),
-    nsdyn.Contacts(below_block, along_block, mu=friction),
-    q0=[0.0, 0.1, 0.0],
-    v0=np.zeros(3),
-    t_end=1.0,
-    params={"mu": 0.5, "slope": 0.0},
-)
-
-
 def test_block_on_a_slope_stays_or_slides():
     """With both corners on the floor, which is one contact more than needed in rest."""
     mu = 0.5
-    stays = {"mu": mu, "slope": np.arctan(mu) - 0.01}
-    found = nsdyn.simulate(BLOCK, NSGA(), step=1e-3, params=stays)
+    start = block()
+    stays = {**start.params, "slope": np.arctan(mu) - 0.01}
+    found = nsdyn.simulate(start, NSGA(), step=1e-3, params=stays)
     assert np.all(found.mode == STICK)
     assert np.max(np.abs(found.q - found.q[0])) < 1e-12
     slope = np.arctan(mu) + 0.1
-    found = nsdyn.simulate(BLOCK, NSGA(), step=1e-3, params={"mu": mu, "slope": slope})
+    slides = {**start.params, "slope": slope}
+    found = nsdyn.simulate(start, NSGA(), step=1e-3, params=slides)
     a = G * (np.sin(slope) - mu * np.cos(slope))
     np.testing.assert_allclose(found.v[:, 0], a * found.t, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found.q[-1, 0], a / 2, rtol=1e-9)
@@ -225,14 +129,16 @@ def test_block_on_a_slope_stays_or_slides():
 def test_derivatives_of_a_block_that_slides_to_rest():
     """x = v0^2/(2 mu g); through sliding, the stop and rest, in both modes."""
 
+    start = block()
+
     def last(v0, mu):
         found = nsdyn.rollout(
-            BLOCK,
+            start,
             NSGA(),
             step=4e-3,
             t_end=0.4,
             v0=jnp.array([1.0, 0.0, 0.0]) * v0,
-            params={**BLOCK.params, "mu": mu},
+            params={**start.params, "mu": mu},
         )
         return found.q[-1, 0]
 
@@ -253,50 +159,16 @@ def test_derivatives_of_a_block_that_slides_to_rest():
 def test_a_sweep_equals_single_runs():
     mus = np.linspace(0.1, 0.9, 9)
     start = {"step": 1e-3, "t_end": 0.1, "v0": [1.0, 0.0, 0.0]}
-    many = nsdyn.sweep(BLOCK, NSGA(), params={"slope": np.zeros(9), "mu": mus}, **start)
+    at_rest = block()
+    many = nsdyn.sweep(at_rest, NSGA(), params={**at_rest.params, "mu": mus}, **start)
     for i in (0, 4, 8):
-        single = nsdyn.simulate(BLOCK, NSGA(), params={"slope": 0.0, "mu": mus[i]}, **start)
+        single = nsdyn.simulate(at_rest, NSGA(), params={**at_rest.params, "mu": mus[i]}, **start)
         np.testing.assert_allclose(many.q[i], single.q, rtol=1e-12, atol=1e-12)
-
-
-# Other constraints beside contacts.
-
-
-def cart_mass(q, p):
-    return jnp.diag(jnp.array([1.0, 2.0, 3.0]))
-
-
-def pulled(q, v, t, p):
-    return jnp.array([10.0, 0.0, -3 * G])
-
-
-def joined(q, t, p):
-    return q[1] - q[0] - 1.0
-
-
-def floor(q, t, p):
-    return q[2]
-
-
-def trailer(q, v, t, p):
-    return v[1]
 
 
 def test_contacts_live_with_joints_and_locks():
     """Two carts joined by a rod, the second one rubs; at t = 0.5 s the first is locked."""
-    problem = nsdyn.Problem(
-        "carts",
-        nsdyn.System(mass=cart_mass, force=pulled),
-        (
-            nsdyn.Fixed(joined),
-            nsdyn.Contacts(floor, trailer, mu=0.1),
-            nsdyn.Scheduled(times=(0.5,), stages=(None, nsdyn.lock(0))),
-        ),
-        q0=[0.0, 1.0, 0.0],
-        v0=np.zeros(3),
-        t_end=1.0,
-    )
-    found = nsdyn.simulate(problem, NSGA(), step=1e-3)
+    found = nsdyn.simulate(carts(), NSGA(), step=1e-3)
     rub = 0.1 * 3 * G
     a = (10.0 - rub) / 3
     half = np.argmin(np.abs(found.t - 0.499))
@@ -311,4 +183,4 @@ def test_settings_are_checked():
     with pytest.raises(nsdyn.ProblemError, match=r"NSGA\(friction=.*'mean' or 'end', found 'x'"):
         NSGA(friction="x")
     with pytest.raises(nsdyn.ProblemError, match="does not resolve Contacts"):
-        nsdyn.simulate(BALL, NSGA(variant="velocity"), step=1e-2)
+        nsdyn.simulate(disc(), NSGA(variant="velocity"), step=1e-2)

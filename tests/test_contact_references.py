@@ -144,7 +144,7 @@ def along_floor(q, v, t, p):
 
 
 def test_impacting_stick():
-    """ImpactingStick/ImpactingStick.ref. Friction creates energy in its impacts."""
+    """ImpactingStick/ImpactingStick.ref. In its first impact friction creates energy, 0.2 %."""
     a = np.pi / 4
     found = run(
         nsdyn.System(mass=rod_mass, force=rod_weight),
@@ -157,7 +157,8 @@ def test_impacting_stick():
         contact_rows="start",
     )
     np.testing.assert_allclose(found.events.t, [0.0604, 0.1636])
-    assert np.all(found.events.kinetic_after > found.events.kinetic_before)
+    ratio = found.events.kinetic_after / found.events.kinetic_before
+    np.testing.assert_allclose(ratio, [1.00206, 0.99918], atol=1e-5)
     impacts = np.flatnonzero(np.abs(found.lam[:, 0]) > 1)
     assert impacts.tolist() == [604, 1636]
     close(found.q[-1], [0.2529172311983667, 0.2471693300826099, 1.081891493988364])

@@ -5,60 +5,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mechanisms import (
+    DISC,
+    along_disc,
+    below_disc,
+    block,
+    carts,
+    disc,
+    floor,
+    friction,
+    restitution,
+)
 
 import nsdyn
 from nsdyn.integrators import RK4, EventDriven, MoreauJean
 
 G = 9.81
 OPEN, STICK, SLIP = 0, 1, 2
-
-
-# A block of half width b and half height c on a floor that is inclined by p["slope"]: x along the
-# floor, y from it, angle.
-
-
-def block_mass(q, p):
-    return jnp.diag(jnp.array([1.0, 1.0, (p["b"] ** 2 + p["c"] ** 2) / 3]))
-
-
-def block_weight(q, v, t, p):
-    return G * jnp.array([jnp.sin(p["slope"]), -jnp.cos(p["slope"]), 0.0])
-
-
-def corners(q, p):
-    """Both lower corners: their places relative to the centre."""
-    s, c = jnp.sin(q[2]), jnp.cos(q[2])
-    x = jnp.array([-1.0, 1.0]) * p["b"]
-    return x * c + p["c"] * s, x * s - p["c"] * c
-
-
-def below_block(q, t, p):
-    return q[1] + corners(q, p)[1]
-
-
-def along_block(q, v, t, p):
-    return v[0] - corners(q, p)[1] * v[2]
-
-
-def friction(p):
-    return p["mu"]
-
-
-def restitution(p):
-    return p["e"]
-
-
-def block(q0, v0, t_end, **values):
-    params = {"b": 0.4, "c": 0.1, "slope": 0.0, "mu": 0.5, "e": 0.0, **values}
-    return nsdyn.Problem(
-        "block",
-        nsdyn.System(mass=block_mass, force=block_weight),
-        nsdyn.Contacts(below_block, along_block, mu=friction, e=restitution),
-        q0=q0,
-        v0=v0,
-        t_end=t_end,
-        params=params,
-    )
 
 
 def test_rocking_block_loses_what_housner_says():
@@ -106,35 +69,8 @@ def test_block_on_a_slope_stays_or_slides():
     assert rubbing == pytest.approx(-mu * pressing, rel=1e-9)
 
 
-# A ball of radius 0.1 in the plane: height, x, angle.
-
-
-def ball_mass(q, p):
-    return jnp.diag(jnp.array([1.0, 1.0, 0.4 * 0.01]))
-
-
-def ball_weight(q, v, t, p):
-    return jnp.array([-G, 0.0, 0.0])
-
-
-def below_ball(q, t, p):
-    return q[0] - 0.1
-
-
-def along_ball(q, v, t, p):
-    return v[1] + 0.1 * v[2]
-
-
-BALL = nsdyn.System(mass=ball_mass, force=ball_weight)
-
-
-def ball(q0, v0, t_end, mu=0.2):
-    contact = nsdyn.Contacts(below_ball, along_ball, mu=friction)
-    return nsdyn.Problem("ball", BALL, contact, q0=q0, v0=v0, t_end=t_end, params={"mu": mu})
-
-
 def test_a_sliding_ball_begins_to_roll():
-    found = nsdyn.simulate(ball([0.1, 0, 0], [0, 1, 0], 0.3), MoreauJean(), step=1e-4)
+    found = nsdyn.simulate(disc([0.1, 0, 0], [0, 1, 0], 0.3), MoreauJean(), step=1e-4)
     np.testing.assert_allclose(found.v[-1], [0, 5 / 7, -50 / 7], atol=1e-12)
     rolls = found.t[np.argmax(found.mode[:, 0] == STICK)]
     assert abs(rolls - 0.1456239988350080) < 2e-4
@@ -148,7 +84,7 @@ def test_a_sliding_ball_begins_to_roll():
 )
 def test_a_rotating_ball_falls(omega, vx, after, mode):
     """Capobianco, Harsch, Eugster and Leine 2021, section 10.1; velocities after the impact."""
-    start = ball([1.0, 0, 0], [0, 0, omega], 1.1)
+    start = disc([1.0, 0, 0], [0, 0, omega], 1.1)
     step = 0.4283529368781193 / 500  # an impact at the end of a step
     found = nsdyn.simulate(start, MoreauJean(), step=step, t_end=503 * step)
     hit = int(np.argmax(found.mode[:, 0] != OPEN))
@@ -268,43 +204,10 @@ def test_newtons_cradle_with_newtons_law():
 # Other constraints beside contacts.
 
 
-def cart_mass(q, p):
-    return jnp.diag(jnp.array([1.0, 2.0, 3.0]))
-
-
-def pulled(q, v, t, p):
-    return jnp.array([p["pull"], 0.0, -3 * G])
-
-
-def joined(q, t, p):
-    return q[1] - q[0] - 1.0
-
-
-def floor(q, t, p):
-    return q[2]
-
-
-def trailer_slides(q, v, t, p):
-    return v[1]
-
-
 def test_contacts_live_with_joints_and_locks():
     """Two carts joined by a rod, the second loaded; the load's weight makes friction. At t = 0.5
     the first cart is locked."""
-    problem = nsdyn.Problem(
-        "carts",
-        nsdyn.System(mass=cart_mass, force=pulled),
-        (
-            nsdyn.Fixed(joined),
-            nsdyn.Contacts(floor, trailer_slides, mu=0.1),
-            nsdyn.Scheduled(times=(0.5,), stages=(None, nsdyn.lock(0))),
-        ),
-        q0=[0.0, 1.0, 0.0],
-        v0=np.zeros(3),
-        t_end=1.0,
-        params={"pull": 10.0},
-    )
-    found = nsdyn.simulate(problem, MoreauJean(), step=1e-3)
+    found = nsdyn.simulate(carts(), MoreauJean(), step=1e-3)
     rub = 0.1 * 3 * G
     a = (10.0 - rub) / 3
     half = np.argmin(np.abs(found.t - 0.499))
@@ -367,7 +270,7 @@ def test_a_sweep_equals_single_runs():
 def bad(text, contacts, integrator=None, q0=(0.1, 0.0, 0.0)):
     def run():
         start = {"q0": list(q0), "v0": np.zeros(3), "t_end": 1.0}
-        problem = nsdyn.Problem("bad", BALL, contacts(), params={"mu": -0.1}, **start)
+        problem = nsdyn.Problem("bad", DISC, contacts(), params={"mu": -0.1}, **start)
         nsdyn.simulate(problem, integrator or MoreauJean(), step=0.1)
 
     with pytest.raises(nsdyn.ProblemError, match=text):
@@ -392,32 +295,32 @@ def both_gaps(q, t, p):
 
 def test_bad_input_is_named_before_the_run():
     C = nsdyn.Contacts
-    bad(r"Contacts\(mu=.*at least 0, found -0.1", lambda: C(below_ball, along_ball, mu=-0.1))
-    bad(r"Contacts\(mu=.*at least 0, found -0.1", lambda: C(below_ball, along_ball, mu=friction))
-    bad(r"Contacts\(e=.*from 0 to 1, found 1.5", lambda: C(below_ball, e=1.5))
+    bad(r"Contacts\(mu=.*at least 0, found -0.1", lambda: C(below_disc, along_disc, mu=-0.1))
+    bad(r"Contacts\(mu=.*at least 0, found -0.1", lambda: C(below_disc, along_disc, mu=friction))
+    bad(r"Contacts\(e=.*from 0 to 1, found 1.5", lambda: C(below_disc, e=1.5))
     bad(
         r"Contacts\(e_T=.*found -1 for contact 1",
         lambda: C(both_gaps, two_slips, e_T=[0.0, -1.0]),
         q0=(1.0, 1.0, 0.0),
     )
-    bad(r"Contacts\(e=.*one number or 1", lambda: C(below_ball, e=[0.1, 0.2]))
-    bad(r"Contacts\(mu=.*expected slip", lambda: C(below_ball, mu=0.1))
-    bad(r"returned shape \(1, 4\), expected 1 \(plane\)", lambda: C(below_ball, four_slips))
+    bad(r"Contacts\(e=.*one number or 1", lambda: C(below_disc, e=[0.1, 0.2]))
+    bad(r"Contacts\(mu=.*expected slip", lambda: C(below_disc, mu=0.1))
+    bad(r"returned shape \(1, 4\), expected 1 \(plane\)", lambda: C(below_disc, four_slips))
     bad(
         r"Contacts\(slip=.*returned shape \(1, 4\), expected \(2,\)",
         lambda: C(both_gaps, four_slips),
     )
-    bad(r"slip affine in v", lambda: C(below_ball, squared, mu=0.1))
+    bad(r"slip affine in v", lambda: C(below_disc, squared, mu=0.1))
     bad(
         r"contact 1 overlaps by 0.1 at the start",
         lambda: C(both_gaps, two_slips, mu=0.1),
     )
     bad(
         "does not resolve Contacts",
-        lambda: C(below_ball),
+        lambda: C(below_disc),
         integrator=EventDriven(RK4("minimal")),
     )
-    bad("expected Contact or Contacts, found both", lambda: (C(below_ball), nsdyn.Contact(floor)))
+    bad("expected Contact or Contacts, found both", lambda: (C(below_disc), nsdyn.Contact(floor)))
 
 
 def test_a_body_between_closing_walls_stops_with_a_status():

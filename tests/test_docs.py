@@ -12,10 +12,11 @@ from typer.testing import CliRunner
 
 import nsdyn
 from nsdyn.cli.commands import app
+from nsdyn.studies.lib import study_file
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(python|sh)(?: (\S+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(python|sh|toml)(?: (\S+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def run(page, folder, commands=True):
@@ -29,6 +30,8 @@ def run(page, folder, commands=True):
                 Path(name).write_text(text)
             elif language == "python":
                 exec(compile(text, page, "exec"), names)
+            elif language == "toml":
+                study_file.parse(text, page)
             elif commands:
                 follow(text)
     return names
@@ -104,9 +107,49 @@ def test_settings(tmp_path):
 
 
 @pytest.mark.slow
+def test_contacts(tmp_path):
+    names = run("docs/tutorials/contacts.md", tmp_path)
+    assert np.max(np.abs(names["stays"].q - names["stays"].q[0])) < 1e-12
+    assert names["slides"].v[-1, 0] == pytest.approx(names["acceleration"], rel=1e-9)
+    assert names["rolls"].v[-1, 0] == pytest.approx(5 / 7, abs=1e-9)
+    assert np.max(np.abs(names["settled"].v[-1])) < 1e-9
+    np.testing.assert_allclose(np.diff(names["loose"]), 8.902605407814523, atol=2e-2)
+
+
+@pytest.mark.slow
 def test_compare(tmp_path, capsys):
-    run("docs/tutorials/compare.md", tmp_path)
+    names = run("docs/tutorials/compare.md", tmp_path)
     assert "order" in capsys.readouterr().out
+    assert names["orders"].order == pytest.approx(1, abs=0.25) and names["orders"].points == 3
+
+
+def test_study_files(tmp_path):
+    run("docs/reference/study_files.md", tmp_path)
+
+
+def test_every_key_of_a_study_file_is_on_its_page():
+    text = (ROOT / "docs/reference/study_files.md").read_text("utf-8")
+    for key in (*study_file.KEYS[""], *study_file.KEYS["steps"], *study_file.METRICS):
+        short = key.replace("residual_", "..._") if key != "residual_position" else key
+        assert short in text, key
+    shown = CliRunner().invoke(app, ["study", "--help"], env={"COLUMNS": "200"}).stdout
+    for option in re.findall(r"--[a-z-]+", shown):
+        assert option in text or option in ("--out", "--help"), option
+
+
+def test_clusters(tmp_path):
+    assert run("docs/howto/cluster.md", tmp_path)["result"].ok.all()
+
+
+def test_a_run_that_stops(tmp_path):
+    stopped = run("docs/howto/stopped.md", tmp_path)["stopped"]
+    assert stopped.status == nsdyn.Status.LEADS_BACK and len(stopped.partial.t) > 5
+
+
+@pytest.mark.slow
+def test_journal(tmp_path):
+    run("docs/howto/journal.md", tmp_path)
+    assert (tmp_path / "figures" / "two_links" / "figure_1.svg").is_file()
 
 
 @pytest.mark.slow
@@ -135,9 +178,13 @@ def test_every_page_with_code_is_run():
 
 
 def test_every_page_named_exists():
+    """Or is written when the site is built."""
+    ignored = (ROOT / ".gitignore").read_text("utf-8").split()
+    written = {ROOT / path.lstrip("/") for path in ignored if path.endswith(".md")}
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#]+\.md)[^)]*\)", page.read_text("utf-8")):
-            assert (page.parent / target).is_file(), f"{page.name}: {target}"
+            path = (page.parent / target).resolve()
+            assert path.is_file() or path in written, f"{page.name}: {target}"
 
 
 def test_every_file_named_exists():

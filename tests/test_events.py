@@ -4,7 +4,7 @@ trajectories."""
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from mechanisms import BALL, PARTICLE, ball, floor_gap, run, track, track_exact
+from mechanisms import BALL, PARTICLE, ball, floor_gap, rolled_out, run, track, track_exact
 
 import nsdyn
 from nsdyn import Status, integrators, laws
@@ -105,7 +105,7 @@ def test_a_contact_that_is_pulled_open_lifts_at_once(pull):
 
 def test_endless_bouncing_is_a_status():
     endless = ball(rest_speed=0.0)
-    out = run(endless, RK4, step=1e-2, law=laws.Restitution(0.5))
+    out = rolled_out(endless, RK4, step=1e-2, law=laws.Restitution(0.5))
     assert int(out.status) == Status.TOO_MANY_SWITCHES
     assert abs(float(out.t_stop) - 3 * np.sqrt(2 / 9.81)) < 1e-2
     assert np.all(np.isnan(out.q[-1])) and np.all(np.isfinite(out.q[: int(1.3 / 1e-2)]))
@@ -162,7 +162,7 @@ def test_infinite_states_are_a_status_and_log_nothing(lock):
     problem = nsdyn.Problem(
         "blow", system, constraint, q0=[0.0], v0=[1.0], t_end=1.0, params=np.array([0.2])
     )
-    out = run(problem, RK4, step=0.01, params=np.array([lock]))
+    out = rolled_out(problem, RK4, step=0.01, params=np.array([lock]))
     assert int(out.status) == Status.NONFINITE and int(out.events.count) == 0
     first = int(np.argmax(np.isnan(out.q[:, 0])))
     assert 0.12 < float(out.t_stop) <= float(out.t[first]) < 0.19 and np.all(

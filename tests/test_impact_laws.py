@@ -13,10 +13,16 @@ import nsdyn
 from nsdyn import laws, testing
 from nsdyn.integrators import NSGA, MoreauJean
 from nsdyn.laws import Fremond, GeneralizedNewton, Impact, Newton, Poisson, Sequential
+from nsdyn.studies import impact_laws
+from nsdyn.studies.lib import archive
 
 ROUND_OFF = 1e-13
 TOGETHER = [Newton(), Poisson(), Fremond()]
 ALL = [*TOGETHER, Sequential()]
+
+
+def slow(law):
+    return pytest.param(law, marks=pytest.mark.slow)
 
 
 def close(found, wanted):
@@ -109,7 +115,9 @@ def test_a_rod_gains_energy_by_friction():
     assert abs(normal) < ROUND_OFF and friction > 0.1
 
 
-@pytest.mark.parametrize("law", ALL, ids=repr)
+@pytest.mark.parametrize(
+    "law", [Newton(), slow(Poisson()), slow(Fremond()), slow(Sequential())], ids=repr
+)
 def test_housner(law):
     """A rocking block, b = 0.1, h = 0.4, turns about its left corner and lands on the right one.
     The left one lifts: omega+/omega- = 31/34, with friction of 12/65 or more."""
@@ -267,7 +275,7 @@ def test_laws_that_contacts_cannot_obey_are_refused():
 # Runs
 
 
-@pytest.mark.parametrize("scheme", [MoreauJean(), NSGA()], ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize("scheme", [MoreauJean(), slow(NSGA())], ids=lambda x: type(x).__name__)
 def test_impacts_of_a_box_and_their_ledger(scheme):
     """A box falls on its corner, and so on, until it rests. Each impact is recorded; what each
     contact took and brought explains the change of energy to round-off."""
@@ -288,6 +296,7 @@ def test_impacts_of_a_box_and_their_ledger(scheme):
     np.testing.assert_allclose(entries.change, change, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_newtons_law_with_a_diagonal_matrix():
     by_itself = nsdyn.simulate(BOX, MoreauJean(), step=1e-3)
     law = GeneralizedNewton(0.4 * np.eye(2))
@@ -345,6 +354,7 @@ def test_derivatives_of_the_record_of_an_impact():
         np.testing.assert_allclose(jax.jacrev(last)(v0)[:, 0], [1.0, -0.5, 1.5], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_full_table_of_impacts_is_told_and_does_not_stop_a_run():
     problem = falling(0.9)
     scheme = MoreauJean(projection=False)
@@ -373,3 +383,63 @@ def test_a_sweep_has_the_impacts_of_single_runs():
     speed, weight = one.v_after / 0.9, 0.1  # of the approach; the impulse of the weight in a step
     np.testing.assert_allclose(taken.normal_loss, 0.05 * speed * (1.9 * speed + weight), rtol=1e-9)
     assert np.max(np.abs(taken.missing)) < 1e-13
+
+
+@pytest.mark.slow
+def test_the_study_of_impact_laws(tmp_path):
+    impact_laws.compute(tmp_path, 5)
+    data, _ = archive.read(tmp_path / "data", "impacts")
+    newton, fremond, poisson, one_by_one = range(4)
+    close(data.slender, np.full(4, 31 / 34))
+    close(data.last[newton], np.full(5, 1.3 / 3))
+    close(data.last[poisson], (1.3 + np.maximum(data.e - 0.3, 0.0)) / 3)
+    close(data.last[one_by_one, 1:], 1.3 * (1 + data.e[1:]) / 4)
+    assert float(data.chosen[newton].sum()) == pytest.approx(0.18393807473, abs=2e-12)
+    close(data.chosen[fremond], [0.0, 0.0])
+    files = {file.name for file in impact_laws.draw(tmp_path)}
+    assert files == {"figure_1.pdf", "figure_1.png", "captions.txt", "table.txt"}
+
+
+def two_masses(q, p):
+    return jnp.eye(2)
+
+
+def first_falls(q, v, t, p):
+    return jnp.array([-10.0, 0.0])
+
+
+def first_height(q, t, p):
+    return q[:1]
+
+
+def lock_time(p):
+    return p["lock"]
+
+
+def test_impacts_beside_other_events():
+    """A ball falls while a cart beside it is locked: before the impact, or in the same step, which
+    then has one record of both."""
+    problem = nsdyn.Problem(
+        "ball and cart",
+        nsdyn.System(mass=two_masses, force=first_falls),
+        (
+            nsdyn.Scheduled(times=lock_time, stages=(None, nsdyn.lock(1))),
+            nsdyn.Contacts(first_height, e=0.5),
+        ),
+        q0=[1.0, 0.0],
+        v0=[0.0, 3.0],
+        t_end=0.6,
+        params={"lock": np.array([0.25])},
+    )
+    run = lambda **x: nsdyn.simulate(problem, MoreauJean(projection=False), step=0.1, **x).events
+    apart = run()
+    close(apart.t, [0.3, 0.5])
+    close(apart.v_after, [[-3.0, 0.0], [2.0, 0.0]])
+    close(apart.Lam, [[3.0, 0.0], [0.0, -7.0]])
+    together = run(params={"lock": np.array([0.45])})
+    close(together.t, [0.5])
+    close(together.v_before, [[-5.0, 3.0]])
+    close(together.Lam, [[3.0, -7.0]])
+    taken = nsdyn.ledger(problem, together)
+    close(taken.others, [-4.5])
+    close(taken.normal_loss, [[7.0 * 1.5]])

@@ -59,7 +59,7 @@ ROOMS = {
     "stepping": STEPPING,
     "results": RESULTS,
     "analysis": RESULTS | {"analysis"},
-    "checks": CHECKS,
+    "checks": CHECKS | {"native"},
     "driver": CHECKS | {"native", "driver"},
     "multibody": MECHANICS | {"multibody"},
     "samples": MECHANICS,

@@ -170,7 +170,22 @@ REDUCTIONS = {
     "triangular": lambda a: jax.scipy.linalg.solve_triangular(a.m, a.n, trans=1, lower=True),
     "triangular, unit": lambda a: jax.scipy.linalg.solve_triangular(a.m, a.n, unit_diagonal=True),
     "cho_solve": lambda a: jax.scipy.linalg.cho_solve((a.m, True), a.n),
+    "eigenvalues": lambda a: jnp.linalg.eigvalsh(a.m),
+    "eigenvalues, upper": lambda a: jnp.linalg.eigvalsh(a.m, UPLO="U", symmetrize_input=False),
+    "eigenvectors": lambda a: _sine(a.m),
+    "eigenvectors, equal values": lambda a: _sine(jnp.outer(a.x, a.x)),
+    "eigenvectors, zero": lambda a: _sine(a.b[:4, None] * a.c[None, :4] * 1e-200),
+    "eigenvectors fail": lambda a: _sine(a.m.at[0, 1].set(jnp.nan)),
+    "eigenvectors of many": lambda a: _sine(a.large.reshape(10, 6, 6)),
 }
+
+
+def _sine(m):
+    """A function of a symmetric matrix, which the signs of its eigenvectors do not change, and
+    their products with each other."""
+    w, v = jnp.linalg.eigh(m)
+    turned = jnp.swapaxes(v, -1, -2)
+    return jnp.stack([(v * jnp.sin(w)[..., None, :]) @ turned, turned @ v])
 
 
 def _while(a):
@@ -345,6 +360,35 @@ def test_a_function_is_written_once_for_constants_and_once_for_each_pattern(monk
     assert text.count("static __attribute__((noinline)) void f") == 3
 
 
+@pytest.mark.parametrize("lanes", LANES)
+def test_the_caller_of_a_function_computes_sines_of_what_it_passes(lanes, monkeypatch):
+    """Once for several calls, and not at all if the function may do without."""
+    monkeypatch.setattr(functions, "LARGE", 1)
+
+    @jax.jit
+    def deeper(p, q):
+        return jnp.sin(p) * jnp.cos(q) + jnp.cos(p + q)
+
+    @jax.jit
+    def inner(p, q):
+        rare = lambda: jnp.sin(3.0 * q) + jnp.cos(q)
+        return deeper(p, q) + deeper(p, 2.0 * q) + lax.cond(q > 1.0, rare, lambda: q)
+
+    def function(p, q):
+        return [inner(p, q), inner(p, q + 1.0), inner(p, q + 2.0)]
+
+    rng = np.random.default_rng(0)
+    args = rng.normal(size=lanes), rng.normal(size=lanes)
+    one = [x[0] for x in args]
+    text = Source(traced(function, one, lanes)[0], [lanes > 1] * 2, lanes).text
+    main = text[text.index('extern "C" void program') :]
+    angles = 4 if lanes > 1 else 3  # p, q, q + 1 and q + 2; of a single run the first two together
+    assert main.count("trig(") == angles
+    found = translate(function, one, None, lanes)(args if lanes > 1 else one)
+    for native, xla in zip(found, jax.vmap(function)(*args), strict=True):
+        np.testing.assert_allclose(native if lanes > 1 else native[None], xla, rtol=1e-13)
+
+
 # The cache
 
 
@@ -369,8 +413,8 @@ def test_an_entry_is_made_once(cache, monkeypatch):
 @pytest.mark.parametrize("content", [b"", b"nonsense", None])
 def test_a_corrupt_entry_is_made_again(cache, suffix, content):
     text = TEXT.replace("42", str(43 + len(suffix)))  # a library that is not loaded yet
-    path, folder = build.compiler(), build.cache_folder("native")
-    entry = folder / f"{build._digest(text, path)}{suffix}"
+    folder = build.cache_folder("native")
+    entry = folder / f"{build.name_of(text)}{suffix}"
     if content is not None:
         entry.write_bytes(content)
     assert build.library(text).answer() == 43 + len(suffix)

@@ -94,7 +94,7 @@ def test_names_are_saved_and_shapes_are_not(run, tmp_path):
 
 def programs() -> int:
     jitted = (blocks.BEGIN, blocks.ADVANCE, pure_run.SOLVE)
-    native = (backend.SINGLE.begin, backend.SINGLE.advance)
+    native = backend.SINGLE.programs
     return sum(x._jitted._cache_size() for x in jitted) + sum(len(x._made) for x in native)
 
 

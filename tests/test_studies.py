@@ -1,6 +1,10 @@
 """Studies compute once, draw often; registries find what lies in the folders."""
 
 import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -120,11 +124,61 @@ def test_an_edited_integrator_concerns_what_uses_it(tmp_path, monkeypatch):
     after = keys()
     changed = {name for name, key in after.items() if key != before[name]}
     schemes = {"nsga", "nsga_velocity", "nsga_decoupled"}
-    expected = {f"{s} {name}" for s in ("convergence", "switching_track") for name in schemes}
-    # the table has the labels of the schemes; else it depends on them by their keys
-    expected = (expected | {"switching_track table"}) & set(after)
-    assert {name for name in changed if not name.startswith("pothole")} == expected
+    cells = {
+        name
+        for name in after
+        if name.startswith(("convergence", "switching_track"))
+        and schemes & set(name.split()[1:])
+        and len(name.split()) > 2
+    }
+    assert len(cells) == 3 * (2 * 1 * 4 + 2 * 2 + 3)  # problems x laws x steps, and smooth tracks
+    # drawn data depend on those cells by their keys
+    assert {name for name in changed if not name.startswith("pothole")} == cells
     assert len([name for name in changed if name.startswith("pothole")]) == 3
+
+
+def files_of(folder):
+    """When each file of data was written, by the name of the data."""
+    names = archive.read_index(folder)["names"]
+    return {name: (folder / f"{key}.nc").stat().st_mtime_ns for name, key in names.items()}
+
+
+@pytest.mark.slow
+def test_one_line_of_an_integrator_is_edited(tmp_path):
+    """In a copy of the tree, with a smaller study: `nsdyn figures` computes again what depends on
+    that line, and nothing else."""
+    root = Path(__file__).resolve().parents[1]
+    shutil.copy(root / "pyproject.toml", tmp_path)
+    for name in ("nsdyn", "integrators", "problems", "studies"):
+        leave = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(root / name, tmp_path / name, ignore=leave)
+    file = tmp_path / "studies" / "convergence.toml"
+    kept = ("nsga =", "moreau_jean =", "event_rk4 =")
+    lines = file.read_text().splitlines()
+    start, end = lines.index("[integrators]"), lines.index("[steps]")
+    chosen = [x for x in lines[start:end] if x.startswith(kept)]
+    text = "\n".join([*lines[: start + 1], *chosen, *lines[end:]])
+    file.write_text(
+        text.replace("halvings = 3", "halvings = 1").replace("phases = 4", "phases = 1")
+    )
+
+    def figures():
+        command = [sys.executable, "-m", "nsdyn", "figures", "convergence", "--out", "figures"]
+        made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert made.returncode == 0, made.stderr
+        return files_of(tmp_path / "figures" / "convergence" / "data")
+
+    before = figures()
+    assert figures() == before
+    integrator = tmp_path / "integrators" / "moreau_jean.py"
+    old, new = "moved(point.q, theta * dx, p)", "moved(point.q, 1.0 * theta * dx, p)"
+    text = integrator.read_text()
+    assert text.count(old) == 1
+    integrator.write_text(text.replace(old, new))
+    after = figures()
+    changed = {name for name in after if after[name] != before[name]}
+    of_moreau = {name for name in after if " moreau_jean " in name}
+    assert len(of_moreau) == 4 and changed == {*of_moreau, "table"}
 
 
 def test_archive_knows_its_data(tmp_path):

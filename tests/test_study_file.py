@@ -2,6 +2,7 @@
 tells."""
 
 import csv
+import dataclasses
 import io
 import os
 import random
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +31,7 @@ from nsdyn.studies.lib import (
     study_figures,
     study_file,
     study_summary,
+    study_tables,
     written,
 )
 from nsdyn.studies.lib.study_result import StudyResult
@@ -63,7 +66,8 @@ def call(*arguments):
 def programs():
     """How many programs there are for the march of a batch: native ones, each of which begins and
     advances, and those of XLA."""
-    native = [len(program._made) for program in backend.GROUP[:2]]
+    begin, *advance = (len(program._made) for program in backend.GROUP.programs)
+    native = [begin, sum(advance)]
     return np.array([*native, len(batch_run._compiled)])
 
 
@@ -131,14 +135,15 @@ def test_nothing_is_computed_twice_and_an_interrupted_study_goes_on(
     study.run(plan, tmp_path)
     assert arrays(tmp_path) == arrays(folder) and left[0] == 0
     study.run(plan, tmp_path)  # nothing is left to do
-    assert study.survey(plan, tmp_path / "data").todo == []
+    assert study.survey(plan, tmp_path / "data").todo == {}
 
 
 def test_files(finished, tmp_path):
     result, folder, _ = finished
     names = {file.name for file in result.save(tmp_path)}
     figures = {f"{name}.{kind}" for name in study_file.FIGURES for kind in ("pdf", "png")}
-    tables = {"table.txt", "table.md", "table.tex", "runs.csv", "captions.txt", "study.nc"}
+    tables = {"table.txt", "table.md", "table.tex", "captions.txt"}
+    tables |= {"pairs.csv", "runs.csv", "study.nc"}
     assert names == figures | tables
     lines = list(csv.DictReader(io.StringIO((tmp_path / "runs.csv").read_text())))
     assert len(lines) == 2 * 2 * 1 * 3 * 4
@@ -162,7 +167,7 @@ def test_only_and_refusals(tmp_path):
         ("steep", "moreau"),
     ]
     chosen = study.survey(plan, tmp_path, only=["problem=st*", "integrator=event"])
-    assert chosen.todo == [
+    assert list(chosen.todo) == [
         study_cells.Pair("steep", "", "rebound"),
         study_cells.Pair("steep", "event", "rebound"),
     ]
@@ -261,6 +266,100 @@ def test_killed_at_any_moment(finished, tmp_path):
     assert arrays(tmp_path / "corner") == arrays(folder)
 
 
+SHORT = """\
+title = "Short"
+[problems]
+ramp = { use = "point_on_track", t_end = 0.2 }
+[integrators]
+event = "EventDriven(RK4())"
+[steps]
+values = [0.1, 0.05]
+"""
+
+
+def test_workers_elsewhere_give_the_same_bytes(tmp_path):
+    """Anything with `submit`."""
+    plan = study_file.parse(SHORT)
+    study.run(plan, tmp_path / "here")
+    with ThreadPoolExecutor(1) as threads:
+        result = study.run(plan, tmp_path / "there", client=threads)
+    assert result.ok.all() and len(arrays(tmp_path / "here")) == 3
+    assert arrays(tmp_path / "there") == arrays(tmp_path / "here")
+    with pytest.raises(ProblemError, match="jobs and client: expected one of the two"):
+        study.run(plan, jobs=2, client=threads)
+    with pytest.raises(ProblemError, match="client: expected the address of a Dask scheduler"):
+        study.run(plan, client=3)
+
+
+@pytest.mark.slow
+def test_a_dask_cluster_gives_the_same_bytes(finished, tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(study_figures, "_saved", lambda *_: [])
+    (tmp_path / "corner.toml").write_text(STUDY)
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as cluster:
+        address = cluster.scheduler_address
+        told = call("study", tmp_path / "corner.toml", "--client", address, "--out", tmp_path)
+    assert told.exit_code == 0, told.stderr
+    assert arrays(tmp_path) == arrays(finished[1])
+
+
+def test_an_error_ends_a_pair_and_not_the_study(tmp_path, monkeypatch):
+    """It is a result: told with its reason, kept, and tried again only if that is asked for."""
+    plan = study_file.parse(STUDY.replace("phases = 4", ""))
+    write, tried, mended = study_cells._write, [], []
+
+    def faulty(plan, cell, folder):
+        tried.append(cell.pair.integrator)
+        if cell.pair.integrator == "moreau" and not mended:
+            raise ValueError("a stone\nin the gears")
+        write(plan, cell, folder)
+
+    monkeypatch.setattr(study_cells, "_write", faulty)
+    result = study.run(plan, tmp_path)
+    assert tried.count("moreau") == 2  # of two problems the first step each, and no other
+    assert result.ok[:, 1].all() and not result.ok[:, 0].any()
+    assert result.given_up[study_cells.Pair("ramp", "moreau", "PostSwitchGradient")] == (
+        "ValueError: a stone in the gears"
+    )
+    table = str(result)
+    assert "given up (1)" in table and "(1) ValueError: a stone in the gears" in table
+    work = study.survey(plan, tmp_path / "data")
+    assert (work.todo, work.given_up) == ({}, 6)
+    mended.append(True)
+    assert study.run(plan, tmp_path, retry=True).ok.all()
+    assert study.survey(plan, tmp_path / "data", retry=True).missing == 0
+
+
+def test_a_pair_that_takes_too_long_is_given_up(tmp_path):
+    plan = study_file.parse("patience = 0.05\n" + SHORT)
+    result = study.run(plan, tmp_path)
+    (pair,) = (pair for pair in result.given_up if pair.integrator)
+    assert result.given_up[pair] == "TookTooLong: took more than 0.05 CPU s"
+    assert "none; it was given up: TookTooLong" in str(result)
+    assert not list((tmp_path / "data").glob("*.nc"))
+    assert study.run(plan, tmp_path).given_up == result.given_up  # nothing is left to do
+    with pytest.raises(ProblemError, match="line 1: patience: expected a positive number of"):
+        study_file.parse("patience = 0\n" + SHORT)
+
+
+def test_tables_that_tell_where_they_come_from(finished, tmp_path):
+    result, _, _ = finished
+    given_up = {study_cells.Pair("ramp", "moreau", "PostSwitchGradient"): "ValueError: a, b"}
+    files = study_tables.write(dataclasses.replace(result, given_up=given_up), tmp_path, "nsdyn x")
+    assert {file.name for file in files} == {
+        *("summary.md", "summary.csv", "pairs.csv", "origin.json")
+    }
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "pairs.csv").read_text())))
+    assert len(rows) == 4
+    assert (rows[0]["status"], rows[0]["reason"]) == ("given up", "ValueError: a, b")
+    assert (rows[1]["status"], rows[1]["reason"]) == ("OK", "")
+    assert "Written by `nsdyn x` on 20" in (tmp_path / "summary.md").read_text()
+    nothing = study.collect(result.plan, tmp_path)
+    assert len(study_tables.pairs(nothing.table).splitlines()) == 1
+
+
 LIBRARY = """\
 title = "Three problems"
 metrics = ["error_q", "error_v", "residuals"]
@@ -298,10 +397,13 @@ def test_a_law_that_is_never_asked_is_not_run():
 
 
 def test_the_library_study_holds_everything():
-    """All problems, integrators and laws; NonIdeal needs numbers of a mechanism, and the tippe top
-    has contacts, which the run that is the reference does not resolve; impact laws are for them."""
+    """All problems, integrators and laws; NonIdeal needs numbers of a mechanism, and the problems
+    with contacts are a study of their own; impact laws are for them."""
     plan = study_file.read(ROOT / "studies" / "library.toml")
-    assert {*plan.problems, "tippe_top"} == set(nsdyn.problems.names())
+    parts = {name: nsdyn.problems.get(name).constraint for name in nsdyn.problems.names()}
+    contacts = {name for name, each in parts.items() if any(part.unilateral for part in each)}
+    assert "tippe_top" in contacts
+    assert set(plan.problems) == set(parts) - contacts
     used = repr(list(plan.integrators.values()))
     assert all(f"{name}(" in used for name in integrators.__all__)
     laws = {type(law).__name__ for law in plan.laws.values()}
@@ -319,8 +421,8 @@ def test_a_summary_over_the_problems():
     dims = study_cells_dims()
     data = xr.Dataset(dict.fromkeys(names, (dims, values)) | {"status": (dims, status)})
     pair = study_cells.Pair("swing", "event", "zero")
-    table = study_summary.summary(StudyResult(plan, data, {pair: "no law is asked"}, {}))
+    table = study_summary.summary(StudyResult(plan, data, {pair: "why not"}, {}))
     rows = {row[:2]: row[2:] for row in table.rows}
-    assert rows["after", "event"][:4] == ("3", "2", "0", "1.0e+00")
-    assert rows["after", "moreau"][:4] == ("3", "3", "0", "2.0e+00")  # of 2, 5, 1
-    assert rows["zero", "event"][2] == "1" and rows["after", "moreau"][5] == "5.0e-03"
+    assert rows["after", "event"][:5] == ("3", "2", "0", "0", "1.0e+00")
+    assert rows["after", "moreau"][:5] == ("3", "3", "0", "0", "2.0e+00")  # of 2, 5, 1
+    assert rows["zero", "event"][3] == "1" and rows["after", "moreau"][6] == "5.0e-03"

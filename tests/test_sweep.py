@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import nsdyn
+from nsdyn.driver import arguments, many_runs
 from nsdyn.driver import batch_run as module
-from nsdyn.driver import many_runs
-from nsdyn.driver.collect import Results
+from nsdyn.driver.batch_run import Prepared
+from nsdyn.driver.filling import Results
 from nsdyn.integrators import RK4, EventDriven
 
 STEP, T_END, MAX_EVENTS = 2e-2, 0.5, 2
@@ -157,7 +158,7 @@ def test_a_failure_marks_its_own_trajectory(result):
 
 def test_progress_and_threads(result, monkeypatch):
     calls, threads = [], set()
-    put = Results.put
+    put = Prepared.put
 
     def watched(self, *args):
         threads.add(threading.current_thread().name)
@@ -165,7 +166,7 @@ def test_progress_and_threads(result, monkeypatch):
         return put(self, *args)
 
     meet = threading.Barrier(2)  # passes only if two chunks are under way at a time
-    monkeypatch.setattr(Results, "put", watched)
+    monkeypatch.setattr(Prepared, "put", watched)
     run(size=7, progress=lambda *args: calls.append(args))
     assert [total for _, total in calls] == [7] * 4
     done = [done for done, _ in calls]
@@ -176,11 +177,11 @@ def test_progress_and_threads(result, monkeypatch):
 
 def test_an_error_in_progress_stops_the_sweep(result, monkeypatch):
     chunks = []
-    put = Results.put
+    put = Prepared.put
     monkeypatch.setattr(
-        Results,
+        Prepared,
         "put",
-        lambda self, first, found: chunks.append(first) or put(self, first, found),
+        lambda self, results, first: chunks.append(first) or put(self, results, first),
     )
 
     def stop(done, total):
@@ -283,3 +284,38 @@ def test_programs_that_call_lapack_run_one_at_a_time(n, threads, monkeypatch):
         problem, METHOD, step=0.05, v0=np.ones((64, n)) * np.linspace(0.0, 1.0, 64)[:, None]
     )
     assert found == [threads] and out.ok.all() and np.abs(out.v[0]).max() == 0.0
+
+
+def test_rows_filled_by_blocks_are_those_of_whole_chunks(monkeypatch):
+    """Several blocks, events in some of them, a group that fails as a whole, a last group that is
+    filled up: the bits are those of chunks that are put together first."""
+    monkeypatch.setenv("NSDYN_BACKEND", "native")
+    size = 19
+    given = batch(size)
+    given["params"]["blow"][:8] = 1e3
+    options = {"step": T_END / 160, "t_end": T_END}
+    found = nsdyn.sweep(PROBLEM, METHOD, **given, **options)
+    values = arguments.batch_values(PROBLEM, given["params"], given["q0"], None)
+    layout = module.laid_out(PROBLEM, arguments.setup(PROBLEM, METHOD, None, **options), values)
+    ready, results = module.prepared(layout), Results(size)
+    assert layout.size == module.LANES and ready.programs.march is not None
+    for first in ready.firsts:
+        results.put(first, ready.chunk(first))
+    whole = results.whole
+    assert not found.ok[:8].any() and found.ok[8:].all()
+    assert np.isnan(found.q[:8, -1]).all() and (found.events.count[8:] == 2).all()
+    for name, value in whole.named().items():
+        jax.tree.map(np.testing.assert_array_equal, getattr(found, name), value)
+
+
+def test_an_error_in_one_thread_ends_the_others(monkeypatch):
+    chunks = []
+
+    def fails(self, results, first):
+        chunks.append(first)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Prepared, "put", fails)
+    with pytest.raises(ZeroDivisionError):
+        run(size=200)
+    assert len(chunks) <= 2

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -16,9 +17,9 @@ import pytest
 
 import nsdyn
 from nsdyn import laws, samples
-from nsdyn.driver import batch_run, blocks, many_runs, sweep_parts
+from nsdyn.driver import batch_run, blocks, many_runs, sweep_parts, workers
 from nsdyn.driver.arguments import batch_values, setup
-from nsdyn.driver.processes import Processes, WorkerDied
+from nsdyn.driver.processes import Processes, TookTooLong, WorkerDied
 from nsdyn.integrators import RK4, EventDriven
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -303,7 +304,7 @@ def test_wrong_workers(options, words):
 
 def test_a_scheduler_that_is_not_there(monkeypatch):
     pytest.importorskip("distributed")
-    monkeypatch.setattr(many_runs, "CONNECTION", 0.1)
+    monkeypatch.setattr(workers, "CONNECTION", 0.1)
     with pytest.raises(nsdyn.ProblemError, match=r"client: .*found none at 'tcp://127.0.0.1:9'"):
         run(client="tcp://127.0.0.1:9")
 
@@ -340,6 +341,23 @@ def test_long_sweeps_under_lapack_take_processes(plain, monkeypatch):
 
 
 # Processes
+
+
+def busy(seconds):
+    began = time.process_time()
+    while time.process_time() < began + seconds:
+        pass
+    return os.getpid()
+
+
+def test_a_call_that_takes_too_long_is_given_up():
+    """By CPU time; the next call gets a new process. So does one after `calls` of them."""
+    with Processes(1, patience=1, calls=2) as processes:
+        first, slow, *others = [processes.submit(busy, x) for x in (0, 60, 0, 0, 0)]
+        with pytest.raises(TookTooLong, match="took more than 1 CPU s"):
+            slow.result()
+        found = [first.result(), *(x.result() for x in others)]
+    assert found[1] == found[2] and len(set(found)) == 3
 
 
 def end_once(path):

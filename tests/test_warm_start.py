@@ -200,9 +200,10 @@ def fresh(tmp_path, monkeypatch):
 
     def forget():
         monkeypatch.setattr(single_run, "_checked", type(single_run._checked)())
-        monkeypatch.setattr(backend, "_ready", set())
-        for program in backend.SINGLE[:2]:
+        monkeypatch.setattr(backend, "_work", type(backend._work)())
+        for program in backend.SINGLE.programs:
             monkeypatch.setattr(program, "_made", type(program._made)())
+            program._sources.clear()
 
     forget()
     return forget
@@ -230,7 +231,7 @@ def test_a_later_process_traces_nothing(fresh, monkeypatch):
     assert len(first.events)
     fresh()
     with monkeypatch.context() as here:
-        here.setattr(backend, "translate", refuse)
+        here.setattr(backend, "written", refuse)
         here.setattr(jax, "make_jaxpr", refuse)
         again = fallen()
     np.testing.assert_array_equal(first.q, again.q)

@@ -144,7 +144,7 @@ def _names(model: Model) -> tuple[str, ...]:
 def _entries(model: Model, event: Event, h: Scalar, p: Params) -> dict[str, Any]:
     point = model.point_at(event.t, event.q, event.v_before, event.mode_after, p)
     at_rest = model.psi(point.replace(v=jnp.zeros_like(point.v)), p)
-    P = -contacts.padded(model, event.Lam)
+    P = 0.0 - contacts.padded(model, event.Lam)
     mean = small.matvec(event.direction, 0.5 * (event.v_before + event.v_after))
     drift = contacts.padded(model, at_rest)
     drift = jnp.where(jnp.any(P != 0, axis=1)[:, None], drift, 0.0)

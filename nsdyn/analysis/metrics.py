@@ -266,7 +266,7 @@ class Order(NamedTuple):
         if np.isnan(self.order):
             return "-"
         spread = "" if np.isnan(self.spread) else f" ± {self.spread:.2f}"
-        return f"{self.order:.2f}{spread}"
+        return f"{round(self.order, 2) + 0.0:.2f}{spread}"  # + 0.0: no minus sign before 0.00
 
 
 def observed_order(

@@ -1,6 +1,6 @@
 """A mechanism evaluated at a point, and the sizes that tolerances are relative to.
 
-One small compiled program (`sample`) evaluates all functions of a mechanism together, another
+One small native program (`sample`) evaluates all functions of a mechanism together, another
 (`guards`) its guards; both serve every later check of the same problem. The rest is numpy.
 
 Sizes are measured as in a run (`nsdyn.tolerances`), with the step h of the coarse run:
@@ -26,11 +26,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from nsdyn._jitted import compiled_quickly
 from nsdyn._types import Configuration, Jacobian, Number, Params, Rows, Time, Velocity
 from nsdyn.constraints.base import Scale
 from nsdyn.mechanics.formulations import lagrange
 from nsdyn.mechanics.model import Model, Point
+from nsdyn.native.once import natively
 from nsdyn.numerics import rank
 
 STEPS = 250  # number of steps of the coarse run; h = (t_end - t0)/STEPS in (1)
@@ -60,7 +60,8 @@ class Sample:
 
     @property
     def psi(self) -> np.ndarray:
-        return self.G @ self.v + self.gt
+        with np.errstate(invalid="ignore"):  # checks look at numbers that are not finite later
+            return self.G @ self.v + self.gt
 
     @property
     def span(self) -> float:
@@ -130,7 +131,7 @@ def sample(model: Model, point: Point, p: Params) -> Sample:
     return Sample(**jax.tree.map(np.asarray, values))
 
 
-@compiled_quickly
+@natively
 def _begin(
     model: Model, q: Configuration, v: Velocity, t: Time, p: Params
 ) -> tuple[Scale, Point, dict[str, Any]]:
@@ -161,7 +162,7 @@ def _values(model: Model, point: Point, p: Params) -> dict:
     }
 
 
-_sample = compiled_quickly(_values)
+_sample = natively(_values)
 
 
 def _rows(
@@ -223,7 +224,7 @@ def guards(model: Model, point: Point, p: Params, more_lam: float = 0.0) -> Guar
     return Guards(*map(np.asarray, found))
 
 
-@compiled_quickly
+@natively
 def _guards(model: Model, point: Point, more_lam: Number, p: Params) -> tuple[Array, ...]:
     lam = lagrange(model, point, p).lam + more_lam
     values = lambda q, v, lam, t: model.guards(point.replace(q=q, v=v, t=t), lam, p)

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nsdyn.cli import bench as bench_command
 from nsdyn.cli import listing, paper
+from nsdyn.cli import study as study_commands
 from nsdyn.cli.console import (
     busy,
     counted,
@@ -87,9 +89,6 @@ Ranges = Annotated[
         help="Range of N values, without N if there is --random or --latin; repeatable. NAME is a "
         "parameter, as in m or locks[0], or q0[i] or v0[i].",
     ),
-]
-Studies = Annotated[
-    list[str], typer.Argument(metavar="[STUDY]...", help="Names from `nsdyn list`; default: all.")
 ]
 Step = Annotated[float, typer.Option(help="Step size.")]
 EndTime = Annotated[float | None, typer.Option(help="End time; default: that of the problem.")]
@@ -281,7 +280,9 @@ def compare(
         if len(steps) > 1:
             chosen = chosen if t_end is None else dataclasses.replace(chosen, t_end=t_end)
             pairs = methods, rules
-            _show_study(_over_steps(chosen, pairs, steps, reference, refine, out), out, context)
+            study_commands.show(
+                _over_steps(chosen, pairs, steps, reference, refine, out), out, context
+            )
             return
         entries = comparison.pairs(methods, rules)
         found = comparison.compare(
@@ -303,53 +304,6 @@ def compare(
             print("\n".join(str(file) for file in compare_figures.write(found, out)))
         if not any(run.ok for run in found.runs):
             raise typer.Exit(1)
-
-
-@app.command(epilog="Example: nsdyn study corner.toml --jobs 2; nsdyn study corner.toml --dry-run")
-def study(
-    context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for data, tables and figures; default: STUDY.")
-    ] = None,
-    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
-    only: Annotated[
-        list[str],
-        typer.Option(
-            "--only",
-            metavar="WORD=PATTERN",
-            help="Only what matches: 'integrator=nsga*', 'problem=ramp', 'law=...'; repeatable.",
-        ),
-    ] = [],  # noqa: B006
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Tell what there is to do, and do nothing.")
-    ] = False,
-    collect: Annotated[
-        bool, typer.Option("--collect", help="Run nothing: tables and figures of what is there.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Compute again what is there (see --only).")
-    ] = False,
-) -> None:
-    """Run a study: problems x integrators x laws x steps x phases, declared in a file. An
-    interrupted study goes on where it was. The exit code is 1 if no run reached its end."""
-    with reported():
-        from nsdyn.studies import study as studies
-        from nsdyn.studies.lib import study_file
-
-        plan = study_file.read(file)
-        folder = Path(file.stem) if out is None else out
-        if dry_run:
-            _show_survey(plan, studies.survey(plan, folder / "data", only, force))
-            return
-        if collect:
-            found = studies.collect(plan, folder / "data")
-        else:
-            with counted("pairs") as report:
-                found = studies.run(
-                    plan, folder, jobs=jobs, only=only, force=force, progress=report
-                )
-        _show_study(found, folder, context)
 
 
 @app.command(
@@ -410,84 +364,6 @@ def sweep(
             raise typer.Exit(1)
 
 
-@app.command(epilog="Example: nsdyn figures joint_locking --out figures; nsdyn figures --verify")
-def figures(
-    study: Studies = [],  # noqa: B006
-    out: Annotated[Path, typer.Option(help="Folder for data and figures.")] = Path("figures"),
-    force: Annotated[bool, typer.Option("--force", help="Recompute archived data.")] = False,
-    verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify", help="Draw nothing: recompute archived data of each study and compare."
-        ),
-    ] = False,
-) -> None:
-    """Compute and archive the data of studies and draw their figures. Data are computed again only
-    if their settings or the code that computes them have changed. With --verify, one set of data of
-    each study, chosen at random, is computed again; the exit code is 1 if it differs."""
-    with reported():
-        from nsdyn import studies
-        from nsdyn.studies.lib import redrawing
-        from nsdyn.studies.lib import verify as verification
-
-        chosen = {name: studies.get(name) for name in study or studies.names()}
-        if verify:
-            found = [
-                row
-                for name in progress(chosen, "verifying")
-                for row in verification.verified(chosen[name], name, out / name)
-            ]
-            show_table("archived data", ("study", "data", "verdict"), [row[:3] for row in found])
-            if not all(row.ok for row in found):
-                raise typer.Exit(1)
-            return
-        files: list[Path] = []
-        for name in progress(chosen, "study"):
-            files += redrawing.made(chosen[name], out / name, force)
-        print("\n".join(str(file) for file in files))
-
-
-@app.command(epilog="Example: nsdyn bench --quick --out bench.json")
-def bench(
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write measurements to this JSON file, figures to a folder of the same name."
-        ),
-    ] = None,
-    page: Annotated[
-        Path | None, typer.Option(help="Write a page of results (Markdown, with a figure).")
-    ] = None,
-    quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Fewer repetitions; no large sweeps, no memory, no chains."),
-    ] = False,
-) -> None:
-    """Time nsdyn on this machine against its targets: cold starts, runs and batches against C,
-    accuracy per second against scipy and diffrax, chains against MuJoCo and Pinocchio (those that
-    are installed). Takes a quarter of an hour, with --quick four minutes."""
-    with reported():
-        from nsdyn.studies.lib import archive
-        from nsdyn.studies.lib.bench import measure, suite
-        from nsdyn.studies.lib.bench import page as pages
-
-        machine = measure.machine()
-        results: dict[str, Any] = {}
-        stages = suite.stages(quick)
-        for name in progress(stages, "measuring"):
-            results.update(stages[name]())
-        show_table("speed", ("quantity", "measured", "target", "met"), suite.rows(results))
-        print("\n".join(suite.notes(results)))
-        described = {"results": results, "machine": machine, **archive.provenance()}
-        files: list[Path] = []
-        if out is not None:
-            archive.write_json(out, described)
-            files += [out, *suite.figures(results, out.with_suffix(""))]
-        if page is not None:
-            files += pages.write(described, page)
-        print("\n".join(f"wrote {file}" for file in files))
-
-
 def _over_steps(
     problem: "nsdyn.Problem",
     pairs: tuple[Iterable[Any], Iterable[Any]],
@@ -513,39 +389,6 @@ def _over_steps(
     )
     with counted("integrators and laws") as report:
         return studies.run(plan, out, progress=report)
-
-
-def _show_study(
-    found: "nsdyn.studies.lib.study_result.StudyResult", out: Path | None, context: typer.Context
-) -> None:
-    """The table of a study, and its files."""
-    from nsdyn.studies.lib import archive
-
-    show_comparison(found.table)
-    if out is not None:
-        archive.remember_command(out / "data", command_line(context))
-        print("\n".join(str(file) for file in found.save(out)))
-    if not found.ok.any():
-        raise typer.Exit(1)
-
-
-def _show_survey(
-    plan: "nsdyn.studies.lib.study_file.Plan", work: "nsdyn.studies.study.Work"
-) -> None:
-    """What a run of a study would do."""
-    words = ("problems", "integrators", "laws", "steps", "phases")
-    sizes = " x ".join(f"{n} {word}" for n, word in zip(plan.shape, words, strict=True))
-    total = 1
-    for n in plan.shape:
-        total *= n
-    print(f"{plan.title}\n{sizes} = {total} runs")
-    cells = f"{work.done} of {work.cells} cells (a step with its phases, or a reference)"
-    print(f"{cells} are there; {len(work.refused)} pairs are refused")
-    print(f"to do: {len(work.todo)} programs, {work.cells - work.done} cells")
-    if work.cells > work.done:
-        known = work.seconds == work.seconds  # not NaN
-        guess = f"at most about {work.seconds:.0f} CPU s" if known else "unknown before the first"
-        print(f"time: {guess}")
 
 
 def _list_pairs() -> None:
@@ -593,31 +436,17 @@ def _integrator(text: str, formulation: str) -> "nsdyn.AbstractIntegrator":
     return written.integrator(f"RK4(formulation={formulation!r})" if formulation else text)
 
 
-app.command(
-    epilog="Example: nsdyn redraw joint_locking --width 88mm --font 'DejaVu Sans' --format pdf,svg"
-)(paper.redraw)
-app.command(epilog="Example: nsdyn info figures/joint_locking/figure_3.pdf; nsdyn info run.nc")(
-    paper.info
-)
+# Commands that have files of their own
 
-
-@app.command(epilog="Example: nsdyn report figures --out report.html")
-def report(
-    folder: Annotated[
-        Path,
-        typer.Argument(help="What `nsdyn figures --out` or `nsdyn compare --out` has written."),
-    ] = Path("figures"),
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
-    player: Annotated[
-        bool, typer.Option(help="With mechanisms in motion; their runs take a minute or two.")
-    ] = True,
-) -> None:
-    """Write one self-contained HTML page: figures, tables that can be sorted, where the data come
-    from, and a player of motions with their events."""
-    with reported():
-        from nsdyn.studies.lib.report import collect, motions, page
-
-        studies = collect.studies(folder)
-        known = {motion.name: motion for motion in motions.SHOWN} if player else {}
-        shown = [motions.computed(known[name]) for name in progress(known, "motion")]
-        print(f"wrote {page.write(out, studies, shown)}")
+for function, example in (
+    (study_commands.study, "nsdyn study corner.toml --jobs 2; nsdyn study corner.toml --dry-run"),
+    (study_commands.figures, "nsdyn figures joint_locking --out figures; nsdyn figures --verify"),
+    (
+        paper.redraw,
+        "nsdyn redraw joint_locking --width 88mm --font 'DejaVu Sans' --format pdf,svg",
+    ),
+    (paper.info, "nsdyn info figures/joint_locking/figure_3.pdf; nsdyn info run.nc"),
+    (paper.report, "nsdyn report figures --out report.html"),
+    (bench_command.bench, "nsdyn bench --quick --out bench.json"),
+):
+    app.command(epilog=f"Example: {example}")(function)

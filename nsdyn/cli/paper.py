@@ -1,4 +1,4 @@
-"""Commands for papers: `nsdyn redraw`, `nsdyn info`."""
+"""Commands for papers: `nsdyn redraw`, `nsdyn info`, `nsdyn report`."""
 
 import re
 from pathlib import Path
@@ -58,6 +58,27 @@ def info(
         from nsdyn.studies.lib.origin import origin
 
         show_origin(origin(file))
+
+
+def report(
+    folder: Annotated[
+        Path,
+        typer.Argument(help="What `nsdyn figures --out` or `nsdyn compare --out` has written."),
+    ] = Path("figures"),
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    player: Annotated[
+        bool, typer.Option(help="With mechanisms in motion; their runs take a minute or two.")
+    ] = True,
+) -> None:
+    """Write one self-contained HTML page: figures, tables that can be sorted, where the data come
+    from, and a player of motions with their events."""
+    with reported():
+        from nsdyn.studies.lib.report import collect, motions, page
+
+        studies = collect.studies(folder)
+        known = {motion.name: motion for motion in motions.SHOWN} if player else {}
+        shown = [motions.computed(known[name]) for name in progress(known, "motion")]
+        print(f"wrote {page.write(out, studies, shown)}")
 
 
 def _inches(text: str) -> float:

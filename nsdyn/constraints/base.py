@@ -65,11 +65,9 @@ class Scale(eqx.Module):
     @staticmethod
     def unknown(q: AnyConfiguration, v: AnyVelocity) -> "Scale":
         """The scale if nothing is known about the motion: only zero counts as zero."""
-        zero = jnp.zeros(())
-        still = jnp.zeros(jnp.shape(q))
-        return Scale(
-            length=zero, q=still, v=jnp.zeros(jnp.shape(v)), push=still, touch=zero, rest=zero
-        )
+        zeros = lambda x: jnp.asarray(np.zeros(np.shape(x)))  # jnp.zeros compiles a program
+        zero, still = zeros(0.0), zeros(q)
+        return Scale(length=zero, q=still, v=zeros(v), push=still, touch=zero, rest=zero)
 
     def near_zero(self, slope: Float[AnyArray, "k nq"], q: AnyConfiguration) -> Float[Array, " k"]:
         """The values at q that count as zero, for functions with these slopes."""

@@ -263,10 +263,13 @@ def _z_and_zero(
     part: Switching, q: AnyConfiguration, p: Params, scale: Scale
 ) -> tuple[np.ndarray, np.ndarray]:
     """The switching functions, and the values up to which they count as zero."""
-    z, slope = _z_and_slope(part, q, p)
-    return np.asarray(z), np.asarray(scale.near_zero(slope, q))
+    z, zero = _z_and_near_zero(part, q, p, scale)
+    return np.asarray(z), np.asarray(zero)
 
 
 @compiled_quickly
-def _z_and_slope(part: Switching, q: AnyConfiguration, p: Params) -> tuple[Array, Array]:
-    return part.z(q, p), jax.jacfwd(lambda q: part.z(q, p))(q)
+def _z_and_near_zero(
+    part: Switching, q: AnyConfiguration, p: Params, scale: Scale
+) -> tuple[Array, Array]:
+    slope = jax.jacfwd(lambda q: part.z(q, p))(q)
+    return part.z(q, p), scale.near_zero(slope, q)

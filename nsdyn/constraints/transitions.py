@@ -169,7 +169,7 @@ class Transitions(AbstractConstraint):
         mode = self.mode0
         held = expect.returned(f"{name}(hold=...)", self.hold_of or self.hold, q, t, p)
         m = expect.vector(f"{name}(rows=...)", self.rows_of, q, t, p, mode, held)
-        guarded = (q, v, jnp.zeros(m), t, p, mode, held)
+        guarded = (q, v, np.zeros(m), t, p, mode, held)
         k = expect.vector(f"{name}(guards=...)", self.guards_of, *guarded)
         if self.live_of is not None:
             live = lambda mode, p: self.live(q, t, p, mode)
@@ -178,6 +178,6 @@ class Transitions(AbstractConstraint):
             expect.shaped(f"{name}(live=...)", live, (m,), why, mode, p, name=given)
         after = lambda *args: jnp.asarray(self.after_of(*args), mode.dtype)
         why = "the shape of mode0"
-        fired = (jnp.zeros(k, bool), q, v, t, p, mode)
+        fired = (np.zeros(k, bool), q, v, t, p, mode)
         shape = mode.shape
         expect.shaped(f"{name}(after=...)", after, shape, why, *fired, name=located(self.after_of))

@@ -13,7 +13,7 @@ the long way, where everything is checked, refused and explained.
 import math
 from collections import OrderedDict
 from functools import cached_property
-from threading import local
+from operator import is_
 from typing import Any
 
 import jax
@@ -23,9 +23,9 @@ from nsdyn._jitted import split
 from nsdyn._version import __version__
 from nsdyn.driver import backend as backends
 from nsdyn.driver.arguments import Setup, Values, shown
-from nsdyn.driver.blocks import Block
 from nsdyn.driver.grid import Grid
-from nsdyn.driver.in_place import NO_ARRAY, InPlace
+from nsdyn.driver.in_place import NO_ARRAY
+from nsdyn.driver.workspace import PerThread, Workspace
 from nsdyn.numerics.newton import Effort
 from nsdyn.problem import Problem
 from nsdyn.results.events import Events
@@ -41,51 +41,12 @@ FLOATS = (float, int, np.float64)
 INTEGERS = (int, np.int64)
 
 
-class Workspace(local):
-    """The programs in their places, for each thread its own, and which values they were given."""
-
-    def __init__(self, run: Setup, values: Values):
-        nothing: Any = jax.tree.map(lambda _: None, values)
-        self.programs = InPlace(backends.SINGLE, run, nothing, values)
-        self.set, self.blocks = self.programs.set, self.programs.blocks
-        places = self.programs.places
-        self.params = jax.tree.leaves(places.shared.params)
-        self.start = places.shared.q0, places.shared.v0
-        self.leaves: list[Any] = [None] * len(self.params)
-        self.vectors: list[Any] = [None, None]
-        self.times = np.zeros(3)  # t0, t_end, step
-        self.counts = np.zeros(3, int)  # save_every, steps, max_events
-        grid = places.grid
-        for j, k in enumerate((grid.t0, grid.t_end, grid.step)):
-            self.set(k, self.times[j : j + 1])
-        for j, k in enumerate((grid.save_every, grid.steps, places.max_events)):
-            self.set(k, self.counts[j : j + 1])
-        self._name_results(self.programs.block)
-
-    def _name_results(self, block: Block) -> None:
-        """What a block leaves, in plain tables, which are faster than modules."""
-        samples, point = block.samples, block.samples.point
-        self.count, self.event_count = block.count, block.event_count
-        self.samples = {
-            "q": point.q,
-            "v": point.v,
-            "lam": samples.lam,
-            "mode": point.mode,
-            "energy": block.energy,
-        }
-        self.records, self.ending, self.effort = (
-            dict(vars(x)) for x in (block.records, block.ending, block.effort)
-        )
-
-    def held(self, number: int) -> np.ndarray:
-        return self.programs.begin.held(number)
-
-
 class Known:
     """What is kept of a run."""
 
     def __init__(self, problem: Problem, run: Setup, values: Values):
         self.problem = problem
+        self.own = problem.params, problem.q0, problem.v0
         self.may_be_coarse = may_be_coarse(problem, run.integrator)
         self.about = run.about(problem) | shown(problem) | {"backend": "native"}
         self.about |= {"nsdyn_version": __version__, "note": ""}
@@ -97,7 +58,10 @@ class Known:
         )
         self.like = [(np.shape(x), getattr(x, "dtype", None)) for x in self.leaves]
         self.size = np.shape(values.q0), np.shape(values.v0)
-        self.workspace = Workspace(run, values)
+        nothing: Any = jax.tree.map(lambda _: None, values)
+        self.work = backends.work(run, nothing, values)
+        self.example = run, values
+        self._make_workspace()
         self.sound: OrderedDict[bytes, None] = OrderedDict()
         self.grids: OrderedDict[tuple, tuple] = OrderedDict()
         self.misses = 0
@@ -106,6 +70,19 @@ class Known:
     def may_be_singular(self) -> bool:
         """Whether rows can depend on each other at an event."""
         return bool(self.problem.constraint) and not self.problem.model().rows_independent
+
+    def _make_workspace(self) -> None:
+        """The programs as they are to be compiled for the work that is known of."""
+        self.is_long = self.work.is_long
+        self.workspace = PerThread(self.work.programs, *self.example)
+
+    def _add_work(self, steps: int) -> None:
+        """So many steps more; with those so far they may call for better compiled programs."""
+        if self.is_long:
+            return
+        self.work.add(self.example[0].integrator, steps)
+        if self.work.is_long:
+            self._make_workspace()
 
     # Arguments
 
@@ -122,18 +99,47 @@ class Known:
                 return None
             grid = Grid(t0, float(end), float(step), int(save_every))
             times, counts = (grid.t0, grid.t_end, grid.step), (grid.save_every, grid.steps)
-            found = self.grids[key] = times, counts, grid.saved, grid.times()
+            kept = grid.saved
+            kept.setflags(write=False)  # so that it need not be read again
+            found = self.grids[key] = times, counts, kept, grid.times()
             if len(self.grids) > SOUND:
                 self.grids.popitem(last=False)
         return found
 
     def _set_values(self, space: Workspace, params: Any, q0: Any, v0: Any) -> bool:
         """Put parameters and initial state in their places; False if they are not as usual."""
-        problem = self.problem
+        own_params, own_q0, own_v0 = self.own
+        given = own_params if params is None else params
+        if not (space.has(given) or self._set_tree(space, given)):
+            return False
+        vectors = (own_q0 if q0 is None else q0), (own_v0 if v0 is None else v0)
+        for j, x in enumerate(vectors):
+            if x is space.vectors[j] and isinstance(x, jax.Array):
+                continue
+            array = _usual(x, self.size[j], np.dtype(float))
+            if array is None:
+                return False
+            space.set(space.start[j], array)
+            space.vectors[j] = x
+        return True
+
+    def _set_tree(self, space: Workspace, params: Any) -> bool:
+        """The same for parameters that are not known to be in their places."""
         tree: Any
-        leaves, tree = jax.tree.flatten(problem.params if params is None else params)
+        leaves, tree = jax.tree.flatten(params)
+        space.fixed_table = {}
         if tree != self.tree:
             return False
+        if not (space.is_fixed and all(map(is_, leaves, space.leaves))):
+            space.is_fixed = False
+            if not self._set_params(space, leaves):
+                return False
+            space.is_fixed = all(isinstance(x, jax.Array) for x in leaves)
+        if space.is_fixed and self.is_table:
+            space.fixed_table, space.shown_table = dict(params), self._params(space, params)
+        return True
+
+    def _set_params(self, space: Workspace, leaves: list[Any]) -> bool:
         for j, x in enumerate(leaves):
             number = space.params[j]
             if x is space.leaves[j] and isinstance(x, jax.Array):
@@ -148,15 +154,7 @@ class Known:
                 return False
             space.set(number, array)
             space.leaves[j] = x
-        vectors = (problem.q0 if q0 is None else q0), (problem.v0 if v0 is None else v0)
-        for j, (x, number) in enumerate(zip(vectors, space.start, strict=True)):
-            if x is space.vectors[j] and isinstance(x, jax.Array):
-                continue
-            array = _usual(x, self.size[j], np.dtype(float))
-            if array is None:
-                return False
-            space.set(number, array)
-            space.vectors[j] = x
+            space.arrays[j] = array.reshape(shape)
         return True
 
     # Running
@@ -172,41 +170,43 @@ class Known:
     ) -> Solution | None:
         """The solution of a run with these values of (params, q0, v0); None if there is anything
         unusual, for instance a start that must be checked and was not."""
-        space = self.workspace
         grid = self._grid(step, t_end, save_every)
         usual = type(max_events) in INTEGERS and max_events > 0 and self.misses < MISSES
-        if grid is None or not usual or not self._set_values(space, *values):
+        if grid is None or not usual:
+            return None
+        times, counts, kept, t = grid
+        self._add_work(counts[1])
+        space = self.workspace.here
+        if not self._set_values(space, *values):
             return None
         if check and self._start(space) not in self.sound:
             return None
-        times, counts, kept, t = grid
-        space.times[:] = times
-        space.counts[:] = *counts, max_events
-        parts = [_taken(space) for _ in space.blocks(kept)]
-        if space.ending["status"]:
+        space.set_numbers(times, (*counts, max_events))
+        samples, records = _computed(space, kept)
+        if space.status():
             self.misses += 1
             return None
         self.misses = 0
-        samples, records = parts[0] if len(parts) == 1 else _joined(parts)
+        given = self.own[0] if values[0] is None else values[0]
         table = {"records": _filled(Event, records), "count": np.array(len(records["t"]))}
-        effort = {name: x.copy() for name, x in space.effort.items()}
-        own = {
+        fields = {
+            **self.about,
+            **samples,
+            **space.ending.whole(),
             "t": t.copy(),
             "events": _filled(Events, table),
-            "effort": _filled(Effort, effort),
-            "params": self._params(space, self.problem.params if values[0] is None else values[0]),
+            "effort": _filled(Effort, space.effort.whole()),
+            "params": dict(space.shown_table) if space.fixed_table else self._params(space, given),
             "step": times[2],
             "save_every": counts[0],
             "t_end": times[1],
         }
-        ending = {name: x.copy() for name, x in space.ending.items()}
-        return _filled(Solution, self.about | samples | ending | own)
+        return _filled(Solution, fields)
 
     def _params(self, space: Workspace, given: Any) -> Any:
         """What `plain` makes of the parameters."""
         arrays = [
-            old if number == NO_ARRAY else space.held(number).reshape(like[0])
-            for number, old, like in zip(space.params, self.leaves, self.like, strict=True)
+            old if new is None else new for old, new in zip(self.leaves, space.arrays, strict=True)
         ]
         if self.is_table:
             found = dict(zip(sorted(given), arrays, strict=True))  # as JAX sorts them
@@ -222,7 +222,7 @@ class Known:
 
     def remember_sound(self, params: Any, q0: Any, v0: Any) -> None:
         """The start was checked."""
-        space = self.workspace
+        space = self.workspace.here
         if self._set_values(space, params, q0, v0):
             self.sound[self._start(space)] = None
             if len(self.sound) > SOUND:
@@ -286,11 +286,11 @@ def remember(problem: Problem, run: Setup, values: Values, *settings: Any) -> Kn
     return known
 
 
-def _taken(space: Workspace) -> tuple[dict, dict]:
-    """Samples and records of a block, in memory of their own."""
-    count, events = int(space.count), int(space.event_count)
-    samples = {name: x[:count].copy() for name, x in space.samples.items()}
-    return samples, {name: x[:events].copy() for name, x in space.records.items()}
+def _computed(space: Workspace, kept: np.ndarray) -> tuple[dict, dict]:
+    """Samples and records of a run, in memory of their own."""
+    taken = lambda: (space.samples.first(space.count()), space.records.first(space.event_count()))
+    parts = [taken() for _ in space.blocks(kept)]
+    return parts[0] if len(parts) == 1 else _joined(parts)
 
 
 def _joined(parts: list[tuple[dict, dict]]) -> tuple[dict, dict]:
@@ -318,8 +318,8 @@ def _usual(x: Any, shape: tuple, dtype: Any) -> np.ndarray | None:
 
 
 def _filled(cls: type, fields: dict[str, Any]) -> Any:
-    """An object of an equinox class, made from its fields as JAX does it: these have been checked
-    and converted before."""
+    """An object of an equinox class that keeps this table of its fields, made as JAX does it: these
+    have been checked and converted before."""
     made: Any = object.__new__(cls)
-    vars(made).update(fields)
+    object.__setattr__(made, "__dict__", fields)
     return made

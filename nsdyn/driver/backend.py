@@ -1,20 +1,21 @@
 """Which programs march the blocks of a run: native ones (`nsdyn.native`) or those of XLA.
 
-The environment variable NSDYN_BACKEND says it: `auto` (native where the machine has a compiler and
-every operation is known, else XLA), `native` or `xla`. `Solution.backend` tells which it was.
+`nsdyn.native.choice` says which are wanted, `Solution.backend` which they were.
 
 A native program is kept by a digest of all that it depends on (`nsdyn._digest`): in a later process
 it runs without anything being traced.
+
+A program is compiled quickly for runs of few steps and well for those of many: once LONG steps are
+to have gone through it in this process, in all runs and groups together. The numbers are the same.
 
 A batch is cut into groups of LANES runs that go through one native program side by side. A group
 shares the grid, so a block ends for all of its runs where the event log of one of them is full.
 """
 
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -30,6 +31,7 @@ from nsdyn.driver.blocks import (
     NEVER,
     PROGRAMS,
     Block,
+    Parts,
     Programs,
     advance,
     begin,
@@ -40,26 +42,24 @@ from nsdyn.driver.grid import CHUNK
 from nsdyn.driver.in_place import InPlace
 from nsdyn.errors import ProblemError
 from nsdyn.native.build import circumstances, compiler
-from nsdyn.native.program import AXIS, Program, Source, reloaded, translate
+from nsdyn.native.choice import SETTING, choice
+from nsdyn.native.program import AXIS, Program, Source, reloaded, written
 from nsdyn.native.unsupported import Unsupported
+from nsdyn.stepping.integrator import AbstractIntegrator
 
-SETTING = "NSDYN_BACKEND"
-CHOICES = ("auto", "native", "xla")
-DEFAULT = "auto"
 LANES = 8
 # Samples in a block: a run with few of them need not move the memory of many.
 BLOCK_ALONE = 256
 BLOCK_OF_LANES = 64
+BLOCK_OF_LONG_STEPS = 32
 KEPT = 32  # programs kept in memory
+# Steps of a single run or of a group from which on it pays to compile well: the difference takes as
+# long as 50,000 to 300,000 steps of programs that are compiled quickly.
+LONG = 30_000
+STEPS_BETWEEN = (
+    30  # steps that one from time to time counts for if a method chooses its own between
+)
 FOLDER = "programs"  # of the cache, for those of other processes
-
-
-def choice() -> str:
-    """The setting, checked."""
-    found = os.environ.get(SETTING) or DEFAULT
-    if found not in CHOICES:
-        raise ProblemError(f"{SETTING}: expected one of {', '.join(CHOICES)}, found {found!r}")
-    return found
 
 
 def _alone(flag: Any) -> Any:
@@ -92,7 +92,8 @@ def _is_unchanged(run: Setup) -> bool:
 class NativeProgram:
     """A function compiled natively for the arrays among its arguments, as `driver.program.Program`
     is by XLA. The arguments at the places `per_run` belong to single runs; the others are shared,
-    and so are the leaves of the result that `given_once` picks."""
+    and so are the leaves of the result that `given_once` picks. It is compiled quickly if it
+    `is_quick`; `rare` as in `Source`."""
 
     def __init__(
         self,
@@ -100,15 +101,25 @@ class NativeProgram:
         per_run: tuple[int, ...],
         lanes: int,
         given_once: Callable = lambda result: (),
-        runs_once: bool = False,
+        is_quick: bool = False,
+        rare: bool = False,
     ):
         self.function = function
         self.per_run = per_run
         self.lanes = lanes
         self.given_once = given_once
-        self.runs_once = runs_once
+        self.is_quick = is_quick
+        self.rare = rare
         self._made: OrderedDict = OrderedDict()
+        self._sources: OrderedDict = OrderedDict()
         self._lock = Lock()
+
+    def compiled_well(self) -> "NativeProgram":
+        """The same, compiled well; what was written for one need not be written for the other."""
+        arguments = (self.function, self.per_run, self.lanes, self.given_once)
+        twin = NativeProgram(*arguments, rare=self.rare)
+        twin._sources = self._sources
+        return twin
 
     def __call__(self, *args) -> Any:
         static, arrays = split(args)
@@ -131,27 +142,33 @@ class NativeProgram:
             found = self._made.get(key)
             if found is None:
                 try:
-                    found = self._kept_or_translated(static, arrays, args)
+                    found = self._kept_or_translated(key, arrays, args)
                 except Unsupported as reason:  # asked again, it says so again at once
                     found = reason
-                self._made[key] = found
-                if len(self._made) > KEPT:
-                    self._made.popitem(last=False)
+                _put(self._made, key, found)
         if isinstance(found, Unsupported):
             raise found
         return found
 
-    def _kept_or_translated(self, static: tuple, arrays: list, args: tuple) -> tuple:
+    def _kept_or_translated(self, like: tuple, arrays: list, args: tuple) -> tuple:
         key = self._key(args)
-        if key is not None:
-            found = kept(FOLDER, key)
+        for entry in () if key is None else self._entries(key):
+            found = kept(FOLDER, entry)
             program = None if found is None else reloaded(*found[:2])
             if program is not None:
                 return self._with_structure(program, found[2])
-        program, places = self._translated(static, arrays, args)
+        source, places = self._sources.get(like) or self._written(like[0], arrays, args)
+        if self.is_quick:
+            _put(self._sources, like, (source, places))
+        program = source.program(self.is_quick)
         if key is not None and _is_unchanged(args[0]):
-            keep(FOLDER, key, (program.interface, program.name, places))
+            keep(FOLDER, self._entries(key)[-1], (program.interface, program.name, places))
         return self._with_structure(program, places)
+
+    def _entries(self, key: str) -> list[str]:
+        """The names of what may be in the cache and serve, the best first. (What is compiled well
+        serves short runs, too.)"""
+        return [f"{key}-well", f"{key}-quick"] if self.is_quick else [f"{key}-well"]
 
     def _with_structure(self, program: Program, places: Any) -> tuple[Program, Any, tuple]:
         return program, jax.tree.structure(places), self.given_once(places)
@@ -161,15 +178,17 @@ class NativeProgram:
         kept."""
         if cache_folder(FOLDER) is None:
             return None
-        settings = (self.per_run, self.lanes, self.runs_once)
+        settings = (self.per_run, self.lanes, self.rare)
         try:
-            code = (self.function, self.given_once, Source, circumstances(compiler()))
+            path = compiler()
+            flags = circumstances(path, True), circumstances(path, False)
+            code = (self.function, self.given_once, Source, flags)
             return digest("native", settings, code, Traced(args))
         except Unknown:
             return None
 
-    def _translated(self, static: tuple, arrays: list, args: tuple) -> tuple[Program, Any]:
-        """The program, and the places of its results in the form of the function's result."""
+    def _written(self, static: tuple, arrays: list, args: tuple) -> tuple[Source, Any]:
+        """The text, and the places of its results in the form of the function's result."""
         many = self.lanes > 1
         own = [k in self.per_run and many for k, x in enumerate(args) for _ in split((x,))[1]]
         one = [x[0] if flag else x for x, flag in zip(arrays, own, strict=True)]
@@ -180,8 +199,8 @@ class NativeProgram:
             leaves, structure = jax.tree.flatten(self.function(*unsplit(static, values)))
             return leaves
 
-        program = translate(flat, one, own, self.lanes, self.runs_once)
-        return program, jax.tree.unflatten(structure, range(structure.num_leaves))
+        source = written(flat, one, own, self.lanes, self.rare)
+        return source, jax.tree.unflatten(structure, range(structure.num_leaves))
 
 
 def _of_group(result: tuple[Block, Any]) -> tuple:
@@ -190,58 +209,138 @@ def _of_group(result: tuple[Block, Any]) -> tuple:
     return block.count, block.step
 
 
-SINGLE = Programs(
-    NativeProgram(_begin, (), 1, runs_once=True),
-    NativeProgram(_advance(_alone), (), 1),
+class Levels(NamedTuple):
+    """The programs of runs or groups, compiled quickly and well; they share the beginning, which
+    runs once."""
+
+    quick: Programs
+    well: Programs
+
+    @property
+    def programs(self) -> tuple[NativeProgram, ...]:
+        """All of them."""
+        return self.quick.begin, self.quick.advance, self.well.advance
+
+    @staticmethod
+    def of(begin: NativeProgram, advance: NativeProgram, size: int) -> "Levels":
+        return Levels(
+            Programs(begin, advance, size), Programs(begin, advance.compiled_well(), size)
+        )
+
+
+SINGLE = Levels.of(
+    NativeProgram(_begin, (), 1, is_quick=True),
+    NativeProgram(_advance(_alone), (), 1, is_quick=True, rare=True),
     BLOCK_ALONE,
 )
-GROUP = Programs(
-    NativeProgram(_begin, (1,), LANES, runs_once=True),
-    NativeProgram(_advance(_in_all_lanes), (1, 3), LANES, _of_group),
+# With error control a run has few steps: its events take a good part of its time.
+CONTROLLED = Levels.of(
+    NativeProgram(_begin, (), 1, is_quick=True),
+    NativeProgram(_advance(_alone), (), 1, is_quick=True),
+    BLOCK_OF_LONG_STEPS,
+)
+GROUP = Levels.of(
+    NativeProgram(_begin, (1,), LANES, is_quick=True),
+    NativeProgram(_advance(_in_all_lanes), (1, 3), LANES, _of_group, is_quick=True),
     BLOCK_OF_LANES,
 )
 
 
-_ready: set = set()  # arguments for which both programs were made
+def levels_alone(run: Setup) -> Levels:
+    """The programs of a single run."""
+    return CONTROLLED if run.integrator.controls_error else SINGLE
 
 
-def make(native: Programs, run: Setup, own: Values, shared: Values) -> None:
-    """Compile both programs, or raise Unsupported before anything runs; once for such arguments."""
-    static, arrays = split((run, own, shared))
+class Work:
+    """The steps that go through the programs of such arguments: these decide how the programs are
+    compiled."""
+
+    def __init__(self, levels: Levels):
+        self.levels = levels
+        self.steps = 0
+        self.made: set[bool] = set()  # levels at which both programs were made
+        self.refused: Unsupported | None = None  # why there are none
+
+    def add(self, integrator: AbstractIntegrator, steps: int) -> None:
+        """So many steps are about to be taken."""
+        self.steps += steps * (STEPS_BETWEEN if integrator.controls_error else 1)
+
+    @property
+    def is_long(self) -> bool:
+        return self.steps > LONG
+
+    @property
+    def programs(self) -> Programs:
+        return self.levels.well if self.is_long else self.levels.quick
+
+
+_work: OrderedDict[tuple, Work] = OrderedDict()
+
+
+def work(run: Setup, own: Values, shared: Values) -> Work:
+    """What is done, and is to be done, with such arguments."""
+    static, arrays = split((traced(run), own, shared))
     key = static, tuple((np.shape(x), x.dtype) for x in arrays)
-    if key in _ready:
+    if key not in _work:
+        _put(_work, key, Work(GROUP if is_batch(own) else levels_alone(run)))
+    return _work[key]
+
+
+def _put(table: OrderedDict, key: Any, thing: Any) -> None:
+    """Enter something into a table that forgets the oldest."""
+    table[key] = thing
+    if len(table) > KEPT:
+        table.popitem(last=False)
+
+
+def make(known: Work, run: Setup, own: Values, shared: Values) -> None:
+    """Compile both programs, or raise Unsupported before anything runs; once for such arguments."""
+    if known.refused is not None:
+        raise known.refused
+    if known.is_long in known.made:
         return
-    progress = native.begin(run, own, shared)
+    native = known.programs
     numbers = (np.full(native.size + CHUNK, NEVER), np.asarray(0), np.asarray(CHUNK))
-    native.advance(run, own, shared, progress, *numbers)
-    if len(_ready) >= KEPT:
-        _ready.clear()
-    _ready.add(key)
+    try:
+        progress = native.begin(run, own, shared)
+        native.advance(run, own, shared, progress, *numbers)
+    except Unsupported as reason:
+        known.refused = reason
+        raise
+    known.made.add(known.is_long)
 
 
-def programs(run: Setup, own: Values, shared: Values) -> tuple[Programs, str]:
-    """The programs for a run, or for a group of LANES, and the name of the backend."""
+def programs(run: Setup, own: Values, shared: Values, groups: int = 1) -> tuple[Programs, str]:
+    """The programs for a run, or for so many groups of LANES, and the name of the backend."""
     wanted = choice()
     if wanted == "xla":
         return PROGRAMS, "xla"
-    native = GROUP if is_batch(own) else SINGLE
+    known = work(run, own, shared)
+    known.add(run.integrator, groups * int(run.grid.steps))
     try:
-        make(native, traced(run), own, shared)
+        make(known, traced(run), own, shared)
     except Unsupported as reason:
         if wanted == "native":
             raise ProblemError(
                 f"{SETTING}=native: the native backend does not know {reason}"
             ) from reason
         return PROGRAMS, "xla"
+    native = known.programs
     return native._replace(march=_march(native, run, own, shared)), "native"
 
 
 def _march(native: Programs, run: Setup, own: Values, shared: Values) -> Callable:
-    """The blocks of runs that have values of their own."""
-    place = InPlace(native, run, own, shared)
+    """The blocks of runs that have values of their own. Several threads may ask for them: there are
+    as many places as are needed at a time."""
+    free = [InPlace(native, run, own, shared)]
 
-    def march(own: Values, kept: np.ndarray) -> Iterator[Block]:
+    def march(own: Values, kept: np.ndarray) -> Iterator[Parts]:
+        try:
+            place = free.pop()
+        except IndexError:
+            place = InPlace(native, run, own, shared)
         place.set_own(own)
-        return place.blocks(kept)
+        yield from place.blocks(kept)
+        free.append(place)
 
     return march

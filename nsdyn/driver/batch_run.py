@@ -10,7 +10,7 @@ batched call out to the threads that wait for it, and programs side by side can 
 
 import dataclasses
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -26,6 +26,7 @@ from nsdyn.driver.backend import LANES
 from nsdyn.driver.blocks import ADVANCE, BEGIN, BLOCK_OF_BATCH, Programs, traced
 from nsdyn.driver.collect import Collected, collect, sampled
 from nsdyn.driver.dense import kept_steps, with_cut_grid
+from nsdyn.driver.filling import Results
 from nsdyn.driver.grid import CHUNK as STEPS
 from nsdyn.errors import ProblemError
 from nsdyn.problem import Problem
@@ -102,16 +103,29 @@ class Prepared(NamedTuple):
         found = collect(run, own, shared, kept, self.programs)
         return found if run.save_at is None else sampled(run, own, shared, found)
 
+    def put(self, results: Results, first: int) -> int:
+        """Take the trajectories from `first` on into the results; how many there were."""
+        run, batch, kept = self.layout[:3]
+        march = self.programs.march
+        if march is None or run.save_at is not None:
+            return results.put(first, self.chunk(first))
+        own = own_values(batch, first, self.size)
+        return results.put_blocks(first, march(own, kept), len(kept), int(run.max_events))
+
 
 def prepared(layout: Layout) -> Prepared:
     """A sweep with its programs, compiled."""
     run, batch = layout.run, layout.batch
-    return Prepared(layout, *_programs(run, own_values(batch, 0, layout.size), batch.shared))
+    groups = -(-batch.total // layout.size)
+    own = own_values(batch, 0, layout.size)
+    return Prepared(layout, *_programs(run, own, batch.shared, groups))
 
 
 def own_values(batch: Batch, first: int, size: int) -> Values:
     """The values of so many trajectories from `first` on; the last one is repeated."""
-    which = np.minimum(np.arange(first, first + size), batch.total - 1)
+    which: Any = slice(first, first + size)
+    if first + size > batch.total:
+        which = np.minimum(np.arange(first, first + size), batch.total - 1)
     return jax.tree.map(lambda x: np.asarray(x)[which], batch.own)
 
 
@@ -126,12 +140,12 @@ def _with_phases(run: Setup, batch: Batch) -> Setup:
 _compiled: dict = {}
 
 
-def _programs(run: Setup, own: Values, shared: Values) -> tuple[Programs, bool, str]:
-    """The programs compiled for such arguments, once: threads that met them first at the same time
-    would each compile them. Whether they may run in several threads at a time, and which backend it
-    is."""
+def _programs(run: Setup, own: Values, shared: Values, groups: int) -> tuple[Programs, bool, str]:
+    """The programs compiled for so many groups of such arguments, once: threads that met them first
+    at the same time would each compile them. Whether they may run in several threads at a time, and
+    which backend it is."""
     if len(jax.tree.leaves(own)[0]) == LANES:
-        native, backend = backends.programs(run, own, shared)
+        native, backend = backends.programs(run, own, shared, groups)
         if backend == "native":
             return native, True, backend
     found, side_by_side = _compiled_by_xla(run, own, shared)

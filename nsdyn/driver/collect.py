@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from threading import Lock
 from typing import Any
 
 import equinox as eqx
@@ -17,7 +16,6 @@ from nsdyn.driver.outcome import Ending, Facts, facts
 from nsdyn.numerics.newton import Effort
 from nsdyn.results.events import Events
 from nsdyn.results.solution import Solution
-from nsdyn.status import Status
 
 PIECE = 64  # samples between the steps that are made at a time
 
@@ -38,10 +36,6 @@ class Collected(eqx.Module):
     def with_settings(self, settings: Solution) -> Solution:
         """The solution with these results; `settings` says the rest."""
         return dataclasses.replace(settings, **self.named())
-
-    def with_room(self, capacity: int) -> "Collected":
-        """The results of a batch with room for so many events of each run, or more."""
-        return dataclasses.replace(self, events=self.events.padded(capacity))
 
     def named(self) -> dict[str, Any]:
         """The results under their names in a `Solution`."""
@@ -118,43 +112,6 @@ def _all_events(found: list[Block], max_events: int) -> Events:
             all_[place] = part[i, slot]
         count += block.event_count
     return Events(records, count)
-
-
-class Results:
-    """The results of a batch, filled chunk by chunk. Runs that have none yet are LOST."""
-
-    def __init__(self, total: int):
-        self.total = total
-        self.lock = Lock()
-        self.whole: Any = None
-
-    def put(self, first: int, chunk: Collected) -> int:
-        """Take in a chunk, without what fills up the last one; how many trajectories it had."""
-        with self.lock:
-            if self.whole is None:
-                self.whole = _blank(chunk, self.total)
-            room = chunk.events.t.shape[1]
-            if (
-                room != self.whole.events.t.shape[1]
-            ):  # a chunk without events may have room for none
-                self.whole = self.whole.with_room(room)
-                chunk = chunk.with_room(self.whole.events.t.shape[1])
-            count = min(len(chunk.ending.status), self.total - first)
-            pairs = zip(jax.tree.leaves(self.whole), jax.tree.leaves(chunk), strict=True)
-            for whole, part in pairs:
-                whole[first : first + count] = part[:count]
-            return count
-
-
-def _blank(like: Collected, total: int) -> Collected:
-    def blank(x: np.ndarray) -> np.ndarray:
-        value = np.nan if x.dtype.kind == "f" else -1
-        return np.full((total, *x.shape[1:]), value).astype(x.dtype)
-
-    found = jax.tree.map(blank, like)
-    found.ending.status[:] = Status.LOST
-    found.events.count[:] = 0
-    return found
 
 
 # Samples between the steps

@@ -6,7 +6,6 @@ done once. Only numbers that change are set anew, and `Block`s are views of the 
 """
 
 from collections.abc import Iterator
-from threading import local
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +13,7 @@ import numpy as np
 
 from nsdyn._jitted import split
 from nsdyn.driver.arguments import Setup, Values
-from nsdyn.driver.blocks import NEVER, Block, Programs, traced
+from nsdyn.driver.blocks import NEVER, Block, Parts, Programs, traced
 from nsdyn.driver.grid import CHUNK, Grid
 from nsdyn.native.call import Call
 from nsdyn.status import Status
@@ -45,14 +44,16 @@ class Places(NamedTuple):
         return Places(run.grid, run.max_events, own, shared, jax.tree.leaves(progress), *rest)
 
 
-class InPlace(local):
-    """The programs with memory of their own; each thread has its own, too."""
+class InPlace:
+    """The programs with memory of their own, for one thread at a time."""
 
     def __init__(self, programs: Programs, run: Setup, own: Values, shared: Values):
         first = (traced(run), own, shared)
         self.size = programs.size
         self.kept = np.full(self.size + CHUNK, NEVER)
-        self.counts = np.array([0, CHUNK])  # the first step, and steps in a chunk
+        self.wanted: tuple = (None, 0)  # what the kept steps were taken from, and after how many
+        self.now = 0, CHUNK  # the first step, and steps in a chunk
+        self.counts = np.array(self.now)
         numbers = (self.kept, *(np.asarray(x) for x in self.counts))
         second = (*first, programs.begin(*first), *numbers)
         advance, structure, once = programs.advance.made_for(*second)
@@ -70,6 +71,7 @@ class InPlace(local):
         for k in once:
             results[k] = results[k][0, ...]  # a view, also of a number
         self.block: Block = jax.tree.unflatten(structure, results)[0]
+        self.parts = Parts.of(self.block)
         self.status, self.step, self.count = (
             self.block.ending.status,
             self.block.step,
@@ -86,18 +88,27 @@ class InPlace(local):
         for number, array in pairs:
             self.set(number, array)
 
-    def blocks(self, kept: np.ndarray) -> Iterator[Block]:
+    def _set_kept(self, kept: np.ndarray, done: int) -> None:
+        """The steps to record in a block, after so many; left as it is if it is that already."""
+        before, after = self.wanted
+        if kept is before and done == after and not kept.flags.writeable:
+            return
+        part = kept[done : done + self.size]
+        self.kept[: len(part)] = part
+        self.kept[len(part) :] = NEVER
+        self.wanted = kept, done
+
+    def blocks(self, kept: np.ndarray) -> Iterator[Parts]:
         """As `nsdyn.driver.blocks.blocks`, but each block is in the memory of the one before."""
         self.begin()
         done = step = 0
         length = CHUNK
         while True:
-            part = kept[done : done + self.size]
-            self.kept[: len(part)] = part
-            self.kept[len(part) :] = NEVER
-            self.counts[:] = step, length
+            self._set_kept(kept, done)
+            if self.now != (step, length):
+                self.counts[:] = self.now = step, length
             self.advance()
-            yield self.block
+            yield self.parts
             done += int(self.count)
             if done >= len(kept) or np.all(self.status != Status.OK):
                 return

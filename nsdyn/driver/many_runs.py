@@ -7,9 +7,11 @@ bits of its results do not, either.
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Event
 from typing import Any
 
 import equinox as eqx
@@ -28,9 +30,11 @@ from nsdyn.driver.arguments import (
     shown,
 )
 from nsdyn.driver.batch_run import MEMORY, Layout, Prepared, cores, laid_out, prepared
-from nsdyn.driver.collect import Collected, Results
+from nsdyn.driver.collect import Collected
+from nsdyn.driver.filling import Results
 from nsdyn.driver.processes import TRIES, Processes
 from nsdyn.driver.sweep_parts import Part
+from nsdyn.driver.workers import check_workers, connected
 from nsdyn.errors import LostRunsWarning, NsdynError, ProblemError, warn
 from nsdyn.laws.base import AbstractLaw
 from nsdyn.problem import Problem
@@ -41,7 +45,6 @@ from nsdyn.stepping.integrator import IntegratorLike
 from nsdyn.tolerances import Tolerances
 
 WORTH_PROCESSES = 30.0  # seconds of work, where one process cannot use all cores
-CONNECTION = 10  # seconds to wait for a Dask scheduler
 SHOWN = 3  # lost parts in a warning
 
 
@@ -102,7 +105,7 @@ def sweep(
         tolerances=tolerances,
     )
     refuse_tracers("sweep", problem, run, params, q0, v0)
-    _check_workers(jobs, client)
+    check_workers(jobs, client)
     batch = batch_values(problem, params, q0, v0, phase)
     layout = laid_out(problem, run, batch, memory)
     report = (lambda *_: None) if progress is None else progress
@@ -118,19 +121,6 @@ def sweep(
     return solution
 
 
-def _check_workers(jobs: Any, client: Any) -> None:
-    if jobs is not None and client is not None:
-        raise ProblemError("jobs and client: expected one of the two, found both")
-    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1):
-        raise ProblemError(f"jobs: expected a positive whole number of processes, found {jobs!r}")
-    known = client is None or isinstance(client, str) or callable(getattr(client, "submit", None))
-    if not known:
-        raise ProblemError(
-            "client: expected the address of a Dask scheduler, such as 'tcp://127.0.0.1:8786', or "
-            f"an object with `submit`, found {client!r}"
-        )
-
-
 # In memory
 
 
@@ -141,7 +131,7 @@ def _in_memory(ready: Prepared, jobs: int | None, client: Any, report: Callable)
     if jobs is None and client is None:
         if not ready.side_by_side and cores() > 1:
             began = time.perf_counter()
-            begin = results.put(0, ready.chunk(0))
+            begin = ready.put(results, 0)
             report(begin, results.total)
             left = (time.perf_counter() - began) * (len(ready.firsts) - 1)
             jobs = cores() if left > WORTH_PROCESSES and _can_travel(ready) else None
@@ -168,18 +158,40 @@ def _can_travel(ready: Prepared) -> bool:
 
 
 def _in_threads(ready: Prepared, results: Results, begin: int, report: Callable) -> None:
-    """The chunks from the run `begin` on."""
+    """The chunks from the run `begin` on. Each thread takes the next one that is left; what it has
+    done is told in this thread."""
+    left = iter([first for first in ready.firsts if first >= begin])  # threads may share it
+    told: SimpleQueue[int] = SimpleQueue()
     done = begin
-    compute = lambda first: results.put(first, ready.chunk(first))
-    with ThreadPoolExecutor(ready.threads) as threads:
-        tasks = [threads.submit(compute, k) for k in ready.firsts if k >= begin]
+    stopped = Event()
+
+    def work() -> None:
         try:
-            for task in as_completed(tasks):
-                done += task.result()
-                report(done, results.total)
-        except BaseException:  # an interrupt, too, should not wait for what has not begun
-            threads.shutdown(wait=False, cancel_futures=True)
+            for first in left:
+                if stopped.is_set():
+                    return
+                told.put(ready.put(results, first))
+        except BaseException:
+            stopped.set()
             raise
+        finally:
+            told.put(0)  # this thread is at its end
+
+    with ThreadPoolExecutor(ready.threads) as threads:
+        tasks = [threads.submit(work) for _ in range(ready.threads)]
+        at_work = len(tasks)
+        try:
+            while at_work:
+                count = told.get()
+                if count:
+                    done += count
+                    report(done, results.total)
+                else:
+                    at_work -= 1
+        finally:  # an error, or an interrupt, should not wait for what has not begun
+            stopped.set()
+        for task in tasks:
+            task.result()
 
 
 # In parts
@@ -219,27 +231,9 @@ def _workers(
     if jobs is not None:
         with Processes(min(jobs, ready.layout.fits, most)) as processes:
             yield processes, call
-    elif isinstance(client, str):
-        with _dask_client(client) as found:
-            yield found, call
-    else:
-        yield client, call
-
-
-def _dask_client(address: str) -> Any:
-    try:
-        from distributed import Client
-    except ImportError:
-        raise ProblemError(
-            f"client: {address!r} needs Dask, which is not installed: pip install 'nsdyn[dask]'"
-        ) from None
-    try:
-        return Client(address, timeout=CONNECTION)
-    except (OSError, ValueError, TypeError) as error:
-        raise ProblemError(
-            f"client: expected the address of a Dask scheduler, such as 'tcp://127.0.0.1:8786', "
-            f"found none at {address!r}: {error}"
-        ) from error
+        return
+    with connected(client) as found:
+        yield found, call
 
 
 def _in_folder(
@@ -308,6 +302,9 @@ def _times(run: Setup, batch: Batch) -> np.ndarray:
 
 def _warn_if_singular(problem: Problem, batch: Batch, events: Events) -> None:
     """Warn of the first singular event, with the number of its trajectory."""
+    parts = problem.constraint
+    if len(parts) == 1 and parts[0].rows_independent:
+        return
     which, slot = np.nonzero(np.arange(events.t.shape[1]) < events.count[:, None])
     table = Events.of(jax.tree.map(lambda x: x[which, slot], events.records))
     own = lambda k: jax.tree.map(lambda x: x[which[k]], batch.own.params)

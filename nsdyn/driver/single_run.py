@@ -26,6 +26,7 @@ from nsdyn.driver.arguments import (
     setup,
     shown,
 )
+from nsdyn.driver.blocks import Programs
 from nsdyn.driver.collect import Collected, collect, sampled
 from nsdyn.driver.dense import kept_steps, with_cut_grid
 from nsdyn.driver.grid import CHUNK, Grid
@@ -183,7 +184,8 @@ def computed(problem: Problem, run: Setup, values: Values) -> Solution:
     solution = found.solution(run.grid.times_of(kept), params, about)
     if not solution.ok:
         solution = solution.trimmed()
-        solution = dataclasses.replace(solution, **_cause(run, values, found, solution))
+        cause = _cause(run, values, found, solution, programs)
+        solution = dataclasses.replace(solution, **cause)
     if run.save_at is None:
         return solution
     at_times = sampled(run, nothing, values, found).solution(run.times, params, about).trimmed()
@@ -210,7 +212,9 @@ def advised(problem: Problem, run: Setup, values: Values, solution: Solution) ->
     return dataclasses.replace(solution, note=f"{solution.note}. {note}" if solution.note else note)
 
 
-def _cause(run: Setup, values: Values, found: Collected, stopped: Solution) -> dict[str, Any]:
+def _cause(
+    run: Setup, values: Values, found: Collected, stopped: Solution, programs: Programs
+) -> dict[str, Any]:
     """The status SINGULAR_POSITION and a note about the place, if that is why a run stopped."""
     if as_status(stopped.status) not in MAY_BE_SINGULAR:
         return {}
@@ -219,7 +223,7 @@ def _cause(run: Setup, values: Values, found: Collected, stopped: Solution) -> d
     k = int(grid.number_at(float(stopped.t_stop)))
     # The same programs once more, to see the last steps, which need not have been recorded.
     kept = np.union1d(grid.landmarks(k), np.arange(max(0, k - CHUNK), k + 1))
-    before = collect(run, nothing, values, kept)
+    before = collect(run, nothing, values, kept, programs)
     pick = lambda point, n: jax.tree.map(lambda x: x[_sound(point, stopped.mode_stop)][-n:], point)
     last = pick(before.samples.point, 2)
     along = pick(found.samples.point, len(stopped.t))

@@ -26,9 +26,11 @@ from nsdyn._code_digest import code_digest
 from nsdyn._repr import format_object, settings_text
 from nsdyn._watched import watch
 from nsdyn.driver import backend as backends
+from nsdyn.driver import workers
 from nsdyn.driver.arguments import Batch, Values
 from nsdyn.driver.batch_run import Layout, Prepared, own_values, prepared
-from nsdyn.driver.collect import Collected, Results
+from nsdyn.driver.collect import Collected
+from nsdyn.driver.filling import Results
 from nsdyn.driver.processes import packed
 from nsdyn.errors import ProblemError
 from nsdyn.native.build import circumstances, compiler
@@ -39,8 +41,6 @@ from nsdyn.results.sweep_folder import SweepFolder
 
 MOST = 256  # parts, unless they would be too large
 LARGE = 3.2e7  # bytes of results
-PAUSE = 0.02  # seconds between two looks at what is done
-DEATHS = ("WorkerDied", "KilledWorker", "BrokenProcessPool")  # of workers; no errors of the sweep
 LIBRARIES = ("jax", "jaxlib", "equinox", "numpy")
 # Settings of JAX that change what is traced: workers have those of the process that calls.
 TRACING = (
@@ -96,7 +96,7 @@ class Work:
         results = Results(part.size)
         for first in ready.firsts:
             with self.turn:
-                results.put(first, ready.chunk(first))
+                ready.put(results, first)
         return results.whole
 
 
@@ -149,28 +149,17 @@ def finished(
 ) -> Iterator[tuple[Part, Any]]:
     """Let a client compute parts; yields each with its result, or with the error of a worker that
     died. Other errors are raised. `call` is a function and its first arguments."""
-    alone = {"pure": False} if type(client).__module__.startswith("distributed") else {}
-    pending = {}
-    try:
-        for part in todo:
-            own = own_values(layout.batch, part.first, part.size)
-            pending[client.submit(*call, own, part, folder, **alone)] = part
-        while pending:
-            done = [future for future in pending if future.done()]
-            for future in done:
-                yield pending.pop(future), _result(future)
-            if not done:
-                time.sleep(PAUSE)
-    finally:
-        for future in pending:
-            future.cancel()
+    own = lambda part: own_values(layout.batch, part.first, part.size)
+    calls = ((part, (*call, own(part), part, folder)) for part in todo)
+    for part, future in workers.finished(client, calls):
+        yield part, _result(future)
 
 
 def _result(future: Any) -> Any:
     try:
         return future.result()
     except Exception as error:
-        if type(error).__name__ in DEATHS:
+        if type(error).__name__ in workers.DEATHS:
             return error
         raise
 

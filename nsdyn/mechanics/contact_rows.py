@@ -18,6 +18,13 @@ Positions are pushed out, never pulled in: for the normal rows N = H_N, the smal
 mass metric near the motion x_b of the other constraints is
 
     x = x_b + B_N kap,   0 <= c_N + N x,   kap >= 0,   kap (c_N + N x) = 0                     (4)
+
+Where a given force presses (`nsdyn.Friction`) nothing moves along the normal: its row of H is zero.
+The normal impulse c_N of that force becomes the solution of the same laws of contact with
+
+    u_N = w (P_N - c_N),   w the mean of W over the tangential rows of the place               (5)
+
+since 0 <= u_N, P_N >= 0, u_N P_N = 0 means P_N = max(0, c_N); w > 0 only gives u_N its unit.
 """
 
 from typing import Any
@@ -30,10 +37,12 @@ from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn._types import Jacobian, Params, Rows, Velocity
 from nsdyn.constraints.contact_modes import ContactModes
-from nsdyn.constraints.contacts import Contacts
+from nsdyn.constraints.contacts import AbstractContacts, Contacts
+from nsdyn.constraints.friction import Friction
 from nsdyn.mechanics.model import Model, Point, split
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics import cone, small
+from nsdyn.numerics.cone_problem import STICK
 
 
 class Coefficients(eqx.Module):
@@ -52,11 +61,11 @@ def _counts(model: Model) -> list[tuple[int, int]]:
     ]
 
 
-def _contacts(model: Model) -> list[tuple[Contacts, int, int]]:
+def _contacts(model: Model) -> list[tuple[AbstractContacts, int, int]]:
     """The parts that are contacts, with their numbers of contacts and of rows of each."""
     plain = [part.contacts if isinstance(part, ContactModes) else part for part in model.parts]
     each = zip(plain, _counts(model), strict=True)
-    return [(part, k, d) for part, (k, d) in each if isinstance(part, Contacts)]
+    return [(part, k, d) for part, (k, d) in each if isinstance(part, AbstractContacts)]
 
 
 def have_modes(model: Model) -> bool:
@@ -102,7 +111,25 @@ def is_contact(model: Model) -> np.ndarray:
 
 
 def gaps(model: Model, point: Point, p: Params) -> Float[Array, " k"]:
-    return jnp.concatenate([part.gaps(point.q, point.t, p) for part, _, _ in _contacts(model)])
+    """The distances; 0 where a given force presses."""
+    found = []
+    for part, k, _ in _contacts(model):
+        found.append(part.gaps(point.q, point.t, p) if isinstance(part, Contacts) else jnp.zeros(k))
+    return jnp.concatenate(found)
+
+
+def is_pressed(model: Model) -> np.ndarray:
+    """Where given forces press, shape (k,) bool."""
+    return np.concatenate([np.full(k, part.is_pressed) for part, k, _ in _contacts(model)])
+
+
+def normal_forces(model: Model, point: Point, p: Params) -> Float[Array, " k"]:
+    """The given normal forces; 0 where there are gaps."""
+    found = []
+    for part, k, _ in _contacts(model):
+        here = (point.q, point.v, point.t, p)
+        found.append(part.normal_forces(*here) if isinstance(part, Friction) else jnp.zeros(k))
+    return jnp.concatenate(found)
 
 
 def gap_slopes(model: Model, point: Point, p: Params) -> Float[Array, "k nq"]:
@@ -116,12 +143,30 @@ def sizes_of_gaps(model: Model, point: Point, p: Params) -> Float[Array, " k"]:
     return jnp.abs(slope) @ (model.scale.q + jnp.abs(point.q))
 
 
-def coefficients(model: Model, p: Params) -> Coefficients:
+def coefficients(model: Model, p: Params, speeds: Float[Array, " k"] | None = None) -> Coefficients:
+    """mu and E; with these speeds of slip, if a coefficient follows them."""
     _, most = size(model)
-    found = [part.coefficients(p, k) for part, k, _ in _contacts(model)]
+    found = []
+    first = 0
+    for part, k, _ in _contacts(model):
+        share = None if speeds is None else speeds[first : first + k]
+        found.append(part.coefficients(p, k, share))
+        first += k
     mu, e, e_T = (jnp.concatenate(x) for x in zip(*found, strict=True))
     E = jnp.concatenate([e[:, None], jnp.repeat(e_T[:, None], most - 1, axis=1)], axis=1)
     return Coefficients(mu, E)
+
+
+def speeds(
+    model: Model, rates: Float[Array, "k d"], mode: Int[Array, " k"]
+) -> Float[Array, " k"] | None:
+    """The speeds of slip from the rates psi, exactly 0 where contacts stick; None if no coefficient
+    follows them."""
+    if all(part.follows is None for part, _, _ in _contacts(model)):
+        return None
+    square = jnp.sum(rates[:, 1:] ** 2, axis=1)
+    moves = (square > 0) & (mode != STICK)
+    return jnp.where(moves, jnp.sqrt(jnp.where(moves, square, 1.0)), 0.0)
 
 
 def modes(model: Model, point: Point) -> Int[Array, " k"]:
@@ -201,6 +246,32 @@ class ContactRows:
         self.H: Jacobian = rows.reshape(-1, rows.shape[2])
         self.B, self.C = here.respond(self.H.T)  # (1)
         self.W = small.matmul(self.H, self.B)
+        self.pressed = is_pressed(model)
+        if np.any(self.pressed):
+            self.W = self.W + jnp.diag(self._in_normal_rows(self._units()).reshape(-1))
+
+    def _units(self) -> Float[Array, " k"]:
+        """w of (5); 0 where there are gaps."""
+        k, d = self.shape
+        tangential = jnp.diagonal(self.W).reshape(k, d)[:, 1:]
+        rows = jnp.maximum(jnp.sum(tangential > 0, axis=1), 1)
+        return jnp.where(self.pressed, jnp.sum(tangential, axis=1) / rows, 0.0)
+
+    def _in_normal_rows(self, x: Float[Array, " k"]) -> Float[Array, "k d"]:
+        return jnp.pad(x[:, None], ((0, 0), (0, self.shape[1] - 1)))
+
+    def given(self, c: Float[Array, " k"]) -> Float[Array, "k d"]:
+        """What b contains for given normal impulses, or forces, c: -w c of (5)."""
+        if not np.any(self.pressed):
+            return jnp.zeros(self.shape)
+        w = jnp.diagonal(self.W)[:: self.shape[1]]
+        return self._in_normal_rows(jnp.where(self.pressed, -w * c, 0.0))
+
+    def moving(self, P: Float[Array, "k d"]) -> Float[Array, "k d"]:
+        """P without given normal impulses: nothing moves along them, so they do no work."""
+        if not np.any(self.pressed):
+            return P
+        return P.at[:, 0].set(jnp.where(self.pressed, 0.0, P[:, 0]))
 
     def landed(
         self, v: Velocity, Lam: Rows, direction: Jacobian, P: Float[Array, "k d"]
@@ -228,12 +299,14 @@ class ContactRows:
         return small.matvec(self.H[:: self.shape[1]], x)
 
     def pushed_out(
-        self, x: Velocity, c: Float[Array, " k"], on: Bool[Array, " k"]
+        self, x: Velocity, c: Float[Array, " k"], on: Bool[Array, " k"], deep: Bool[Array, ""]
     ) -> tuple[Velocity, Any]:
-        """x of (4), and whether it was found."""
+        """x of (4), and whether it was found. If no overlap is `deep` there is only round-off to
+        push out, which may be left where it is."""
         k, d = self.shape
         B = self.B[:, ::d]
         b = c + self.normal_rates(x)
         zero = jnp.zeros(k)
         found = cone.solve(self.W[::d, ::d], b[:, None], zero, on, zero[:, None])
-        return x + small.matvec(B, found.P[:, 0]), found.solved  # (4)
+        push = jnp.where(found.solved | deep, found.P[:, 0], 0.0)
+        return x + small.matvec(B, push), found.solved | ~deep  # (4)

@@ -42,6 +42,12 @@ class Ball(eqx.Module):
     radius: Size = eqx.field(static=True, default=0.0)
     at: Place = eqx.field(static=True, default=(0.0, 0.0, 0.0), converter=tuple)
 
+    @property
+    def title(self) -> str:
+        """What it is called in messages."""
+        place = f" at {_listed(self.at)}" if any(self.at) else ""
+        return f"body {self.body}{place}"
+
 
 class Plane(eqx.Module):
     """A plane at rest.
@@ -51,6 +57,15 @@ class Plane(eqx.Module):
 
     normal: Place = eqx.field(static=True, default=(0.0, 0.0, 1.0), converter=tuple)
     point: Place = eqx.field(static=True, default=(0.0, 0.0, 0.0), converter=tuple)
+
+    @property
+    def title(self) -> str:
+        """What it is called in messages."""
+        return f"the plane with the normal {_listed(self.normal)}"
+
+
+def _listed(place: Place) -> str:
+    return f"({', '.join(f'{x:g}' for x in place)})"
 
 
 def box(body: int, half: Place) -> tuple[Ball, ...]:
@@ -172,7 +187,10 @@ def contacts(
     on_planes = tuple((a, b) for a, b in pairs if isinstance(b, Plane))
     between = tuple((a, b) for a, b in pairs if isinstance(b, Ball))
     found = Pairs(on_planes, between, spin)
-    return Contacts(Gap(found), Slip(found), mu=mu, e=e, e_T=e_T)
+    titles = [(ball.title, plane.title) for ball, plane in on_planes]
+    titles += [(ball.title, other.title) for ball, other in between]
+    names = [f"{first} and {second}" for first, second in titles]
+    return Contacts(Gap(found), Slip(found), mu=mu, e=e, e_T=e_T, names=names)
 
 
 def _bodies(balls: Sequence[Ball]) -> np.ndarray:

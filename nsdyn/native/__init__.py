@@ -12,6 +12,8 @@ Small arrays are taken apart into scalar expressions, larger ones live in memory
     functions  what is called more than once is written once
     build      compiler and cache
     program    from a Python function to a callable
+    once       functions that run a few times, such as checks
+    choice     which backend is wanted
 
 Answers equal those of XLA to round-off, with one liberty: a factor that is zero by structure makes
 its product zero, even if the other factor is infinite or NaN.

@@ -3,6 +3,9 @@
 The name of an entry is the digest of all that its content depends on: text, flags, compiler and
 processor. Beside the library lies its own digest; an entry that does not match it is made again.
 Files appear under their names complete (`os.replace`), so processes may work side by side.
+
+A text is compiled `quick`ly or well. Both libraries give the same bits: no flag lets the compiler
+fuse or reorder operations, or compute a function of the C library itself.
 """
 
 import ctypes
@@ -21,9 +24,12 @@ from nsdyn.native.unsupported import Unsupported
 
 EXTRA = "NSDYN_CXXFLAGS"  # further flags, after those below
 COMPILERS = ("c++", "g++", "clang++")
-FLAGS = (
+QUICK = ("-O0",)  # half of the time to compile, four to seven times that of a step
+WELL = (
     "-O1",  # the text is already in the shape that higher levels look for, but for loops
     "-ftree-loop-vectorize",
+)
+FLAGS = (
     "-march=native",
     "-std=c++17",
     "-shared",
@@ -32,6 +38,7 @@ FLAGS = (
     "-fno-math-errno",  # nobody reads errno
     "-fno-trapping-math",  # nor floating-point exceptions; both leave the numbers as they are
     "-ffp-contract=off",
+    "-fno-builtin",  # pow and the like are those of the C library at every level
     "-fno-exceptions",
 )
 # Registers without regard to loops, of which the text has few: a large program compiles in 6/7 of
@@ -39,10 +46,11 @@ FLAGS = (
 GCC_FLAGS = ("-fira-region=one",)
 
 
-def _flags(path: str) -> list[str]:
+def _flags(path: str, quick: bool) -> list[str]:
     name = os.path.basename(path)
     is_gcc = "g++" in name and "clang" not in name and sys.platform != "darwin"
-    return [*FLAGS, *(GCC_FLAGS if is_gcc else ()), *os.environ.get(EXTRA, "").split()]
+    level = QUICK if quick else (*WELL, *(GCC_FLAGS if is_gcc else ()))
+    return [*level, *FLAGS, *os.environ.get(EXTRA, "").split()]
 
 
 def compiler() -> str:
@@ -64,20 +72,20 @@ def _processor() -> str:
     return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
 
 
-def circumstances(path: str) -> tuple[str, ...]:
+def circumstances(path: str, quick: bool = False) -> tuple[str, ...]:
     """What a library depends on besides its text."""
     about = os.stat(path)
     version = f"{path} {about.st_size} {about.st_mtime_ns}"
-    return " ".join(_flags(path)), version, platform.machine(), _processor()
+    return " ".join(_flags(path, quick)), version, platform.machine(), _processor()
 
 
-def _digest(text: str, path: str) -> str:
-    return hashlib.sha256("\0".join((text, *circumstances(path))).encode()).hexdigest()
+def _digest(text: str, path: str, quick: bool) -> str:
+    return hashlib.sha256("\0".join((text, *circumstances(path, quick))).encode()).hexdigest()
 
 
-def name_of(text: str) -> str:
+def name_of(text: str, quick: bool = False) -> str:
     """The name under which the library of a text is kept."""
-    return _digest(text, compiler())
+    return _digest(text, compiler(), quick)
 
 
 def kept_library(name: str) -> ctypes.CDLL | None:
@@ -89,18 +97,18 @@ def kept_library(name: str) -> ctypes.CDLL | None:
     return ctypes.CDLL(str(entry))
 
 
-def library(text: str) -> ctypes.CDLL:
+def library(text: str, quick: bool = False) -> ctypes.CDLL:
     """The library of a text, from the cache or from the compiler."""
     path = compiler()
     folder = cache_folder("native")
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="nsdyn-") as here:
-            return ctypes.CDLL(str(_compiled(path, text, Path(here))))
-    entry = folder / f"{_digest(text, path)}.so"
+            return ctypes.CDLL(str(_compiled(path, text, Path(here), quick)))
+    entry = folder / f"{_digest(text, path, quick)}.so"
     seal = entry.with_suffix(".sum")
     if not _is_sound(entry, seal):
         with tempfile.TemporaryDirectory(prefix="new-", dir=folder) as here:
-            made = _compiled(path, text, Path(here))
+            made = _compiled(path, text, Path(here), quick)
             note = Path(here) / "sum"
             note.write_text(_sum(made), "ascii")
             os.replace(made, entry)
@@ -119,11 +127,11 @@ def _is_sound(entry: Path, seal: Path) -> bool:
         return False
 
 
-def _compiled(path: str, text: str, folder: Path) -> Path:
+def _compiled(path: str, text: str, folder: Path, quick: bool) -> Path:
     source, out = folder / "program.cpp", folder / "program.so"
     source.write_text(text, "utf-8")
     run = subprocess.run(
-        [path, *_flags(path), "-o", str(out), str(source), "-lm"],
+        [path, *_flags(path, quick), "-o", str(out), str(source), "-lm"],
         capture_output=True,
         text=True,
         errors="replace",

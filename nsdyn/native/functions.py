@@ -3,7 +3,8 @@
 Numbers are passed one by one, arrays as pointers. Constants among the arguments are not passed but
 belong to what is written, since much is folded with them: calls with other constants, or with
 another pattern of equal arguments, get a function of their own. A function that only rare code
-calls is compiled like rare code.
+calls is compiled like rare code. Sines and cosines of numbers that are passed are passed, too: one
+and the same serves several calls, such as the stages of a step.
 """
 
 from collections import Counter
@@ -16,7 +17,9 @@ from nsdyn.native.graph import Node
 from nsdyn.native.uniform import inner_jaxprs
 from nsdyn.native.writer import Memory, Storage
 
-LARGE = 400  # numbers that a jaxpr computes, from which on it is a function
+# Numbers that a jaxpr computes, from which on it is a function. Smaller ones share much with what
+# calls them, sines first of all, and are fewer lines if they are written out there.
+LARGE = 2000
 MOST = 64  # numbers that one equation counts for at most
 MASK = "mask"
 CALLS = ("jit", "pjit")
@@ -25,6 +28,8 @@ CALLS = ("jit", "pjit")
 class Function:
     """One function: its text, and what it does with its results.
 
+    numbers: the arguments that are passed one by one, as the function sees them. angles: which of
+        them are passed with sine and cosine, and the parameters of these.
     callers: who calls it: other functions or None for the program, and whether from rare code.
     """
 
@@ -33,16 +38,29 @@ class Function:
         self.lines: list[str] = []
         self.parameters: list[str] = []
         self.results: list = []
+        self.numbers: list[Node] = []
+        self.angles: dict[int, list[str]] = {}
         self.callers: list[tuple[Function | None, bool]] = []
 
     @property
     def is_cold(self) -> bool:
         return all(rare or (by is not None and by.is_cold) for by, rare in self.callers)
 
+    def sine_and_cosine(self, inner: Any, angle: Node) -> tuple[str, str] | None:
+        """Their names, if the angle is one of the numbers that are passed."""
+        place = next((k for k, node in enumerate(self.numbers) if node is angle), None)
+        if place is None:
+            return None
+        names = inner.name("a"), inner.name("a")
+        type_ = inner.type(angle.kind, angle.uniform)
+        self.angles[place] = [f"const {type_} {name}" for name in names]
+        return names
+
     @property
     def text(self) -> str:
         kind = "static COLD" if self.is_cold else "static __attribute__((noinline))"
-        parameters = ", ".join(["char *work", *self.parameters])
+        angles = [text for pair in self.angles.values() for text in pair]
+        parameters = ", ".join(["char *work", *self.parameters, *angles])
         return "\n".join([f"{kind} void {self.name}({parameters})", "{", *self.lines, "}", ""])
 
 
@@ -166,7 +184,7 @@ class Functions:
         if masked:
             inner.mask = MASK
             function.parameters.append(f"const vl {MASK}")
-        numbers = []
+        numbers = function.numbers
         for node in args.numbers:
             name = inner.name("a")
             function.parameters.append(f"const {inner.type(node.kind, node.uniform)} {name}")
@@ -261,5 +279,14 @@ def _call_text(lower: Any, function: Function, args: Arguments) -> list[Any]:
                 passed.append(name)
                 out[k] = lower.graph.named(name, kind, uniform)
         found.append(out.reshape(shape))
+    passed += _sines_and_cosines(lower, [args.numbers[k] for k in function.angles])
     lower.line(f"{function.name}({', '.join(['work', *passed])});")
     return found
+
+
+def _sines_and_cosines(lower: Any, angles: Sequence[Node]) -> list[str]:
+    """The names of both for each angle."""
+    make = lower.graph.make
+    nodes = [make(name, angle.kind, (angle,)) for angle in angles for name in ("sin", "cos")]
+    lower.angles(nodes)
+    return [lower.value(node) for node in nodes]

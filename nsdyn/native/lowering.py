@@ -130,6 +130,16 @@ class Lowering(Writer):
             self.last_uses[key] = ends, jaxpr
         return self.last_uses[key][0]
 
+    def _known_trig(self, node: Node) -> tuple[str, str] | None:
+        """As in a writer; the caller of a function computes them for what it passes, unless they
+        belong to a branch or loop, which may not run."""
+        known = super()._known_trig(node)
+        if known is None and self.function is not None and len(self.graph.tables) == 1:
+            known = self.function.sine_and_cosine(self, node.args[0])
+            if known is not None:
+                self.graph.tables[0]["trig", id(node.args[0])] = known
+        return known
+
     # Arrays
 
     def loops(self, size: int, *values: Value) -> bool:

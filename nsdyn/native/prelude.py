@@ -7,12 +7,26 @@ a vector. Masks of lanes are integers, all bits set or none.
 Sine and cosine: Cody-Waite reduction by pi/2 in three parts, which leaves less than an ulp up to
 1e5, and fdlibm's polynomials on [-pi/4, pi/4]; larger arguments go to the C library. A single run,
 which has no lanes, packs the angles that it needs at the same time into vectors of PACK.
+
+Eigenvalues: Jacobi's rotations, pair by pair of axes, until what is left beside the diagonal is
+below round-off. A lane turns only where it must, so that its numbers do not depend on the others.
 """
 
 PACK = 4  # angles of a single run whose sines and cosines are computed side by side
 
-COMMON = r"""
+LEVELS = r"""
+#ifdef __OPTIMIZE__
 #define F static inline __attribute__((always_inline))
+#define COLD __attribute__((noinline, cold, optimize("@LEVEL@")))
+#define LOOPS __attribute__((optimize("O3")))
+#else
+#define F static inline
+#define COLD
+#define LOOPS
+#endif
+"""
+
+COMMON = r"""
 typedef long i8;
 extern "C" {
 double sin(double); double cos(double); double tan(double); double asin(double);
@@ -22,7 +36,6 @@ double exp(double); double exp2(double); double expm1(double); double log(double
 double log1p(double); double cbrt(double); double erf(double); double erfc(double);
 double atan2(double, double); double pow(double, double); double fmod(double, double);
 double nextafter(double, double);
-void *memcpy(void *, const void *, unsigned long);
 }
 F bool any(bool x) { return x; }
 F bool all(bool x) { return x; }
@@ -159,7 +172,7 @@ template <class T> F void scatter_(T *p, vl k, T x, vl m)
 MEMORY = r"""
 template <class T> F void copy_(T *to, const T *from, i8 n)
 {
-    if (to != from) memcpy(to, from, n * sizeof(T));
+    if (to != from) __builtin_memcpy(to, from, n * sizeof(T));
 }
 template <class T, class U> F void copy_(T *to, const U *from, i8 n)
 {
@@ -170,7 +183,7 @@ template <class T, class U, class M> F void copy_(T *to, const U *from, i8 n, M 
     for (i8 k = 0; k < n; k++) to[k] = choose(mask, S(from[k]), to[k]);
 }
 template <class T, int m, int n, int k, class A, class B>
-static __attribute__((noinline, optimize("O3"))) void dot_(
+static __attribute__((noinline)) LOOPS void dot_(
     const A *a, const B *b, T *__restrict c, i8 groups)
 {   /* c = a b^T, row by row; entries are sums in the order of k */
     for (i8 g = 0; g < groups; g++, a += m * k, b += n * k, c += m * n) {
@@ -253,18 +266,76 @@ static __attribute__((noinline)) void lu_(T *a, K *pivots, K *permutation, i8 n)
         }
     }
 }
+template <class T> F void rotate_(T *x, T *y, T c, T s)
+{
+    const T a = *x, b = *y;
+    *x = c * a - s * b; *y = s * a + c * b;
+}
+template <class T> static __attribute__((noinline)) bool jacobi_(T *a, T *v, i8 n, T small)
+{   /* one turn for each pair of axes; whether there was one */
+    bool turned = false;
+    for (i8 p = 0; p < n; p++) for (i8 q = p + 1; q < n; q++) {
+        const T x = a[p * n + q];
+        const auto wanted = abs_(x) > small;
+        if (!any(wanted)) continue;
+        turned = true;
+        const T r = (a[q * n + q] - a[p * n + p]) / (x + x), one = T{} + 1.0;
+        T t = choose(r < 0, -one, one) / (abs_(r) + sqrt_(r * r + 1.0));
+        t = choose(wanted, t, T{});
+        const T c = one / sqrt_(t * t + 1.0), s = t * c;
+        for (i8 k = 0; k < n; k++) {
+            rotate_(v + k * n + p, v + k * n + q, c, s);
+            if (k == p || k == q) continue;
+            rotate_(a + k * n + p, a + k * n + q, c, s);
+            a[p * n + k] = a[k * n + p]; a[q * n + k] = a[k * n + q];
+        }
+        a[p * n + p] -= t * x; a[q * n + q] += t * x;
+        a[p * n + q] = a[q * n + p] = choose(wanted, T{}, x);
+    }
+    return turned;
+}
+template <class T> static __attribute__((noinline)) void eigh_(T *a, T *v, T *w, i8 n, bool lower)
+{   /* a is overwritten; eigenvalues ascend, eigenvectors are the columns of v */
+    T size = T{};
+    for (i8 i = 0; i < n; i++) for (i8 j = 0; j <= i; j++) {
+        const T x = lower ? a[i * n + j] : a[j * n + i];
+        a[i * n + j] = a[j * n + i] = x;
+        v[i * n + j] = v[j * n + i] = T{} + (double)(i == j);
+        size = max_(size, abs_(x));
+    }
+    for (int sweep = 0; sweep < 50 && jacobi_(a, v, n, (T)(1e-17 * size)); sweep++) {}
+    const auto good = finite_(size);
+    const T nan = T{} + __builtin_nan("");
+    for (i8 i = 0; i < n; i++) w[i] = choose(good, a[i * n + i], nan);
+    for (i8 k = 0; k < n * n; k++) v[k] = choose(good, v[k], nan);
+    for (i8 last = 1; last < n; last++) for (i8 j = last; j > 0; j--) {
+        const auto swap = w[j - 1] > w[j];
+        for (i8 k = -1; k < n; k++) {
+            T *const x = k < 0 ? w + j - 1 : v + k * n + j - 1;
+            const T low = choose(swap, x[1], x[0]);
+            x[1] = choose(swap, x[0], x[1]); x[0] = low;
+        }
+    }
+}
 """
 
 
-def prelude(lanes: int) -> str:
-    """The text for so many lanes. A single run has few events: it is over sooner if the compiler
-    leaves the code for them as it is."""
-    level = "O1" if lanes > 1 else "O0"
-    cold = f'#define COLD __attribute__((noinline, cold, optimize("{level}")))\n'
+def prelude(lanes: int, rare: bool = False) -> str:
+    """The text for so many lanes. If events are `rare` in the steps of a run, it is over sooner if
+    the compiler leaves the code for them as it is. All that is said about levels holds where the
+    compiler optimises at all."""
+    level = "O0" if rare else "O1"
     scalar = TRIG.replace("@T@", "double").replace("@I@", "i8")
     vector = VECTOR_TRIG + TRIG.replace("@T@", "vd").replace("@I@", "vl")
     width = lanes if lanes > 1 else PACK
-    text = f"#define L {width}\n" + cold + COMMON + SCALAR + scalar + vector
+    text = (
+        f"#define L {width}\n"
+        + LEVELS.replace("@LEVEL@", level)
+        + COMMON
+        + SCALAR
+        + scalar
+        + vector
+    )
     if lanes > 1:
         return text + VECTOR + MEMORY
     same = "".join(f"F {t} S({t} x) {{ return x; }}\n" for t in ("double", "i8", "bool"))

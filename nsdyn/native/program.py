@@ -28,7 +28,7 @@ from nsdyn.native.writer import Memory, Storage
 
 TABLES = (control, elementwise, reductions)  # their import fills PRIMITIVES
 AXIS = "lanes"  # the name of the lanes in `jax.lax.pmin` and the like
-LONGEST = 60_000  # lines of a program; beyond, XLA compiles faster
+LONGEST = 200_000  # lines of a program; beyond, XLA compiles faster
 LOADED = 16  # entries at most of an argument that is read at once
 RAW = {BOOL: "unsigned char", SHORT: "int", INT: "i8", "f": "double"}
 
@@ -44,10 +44,10 @@ class Interface(NamedTuple):
 
 
 class Source:
-    """The text of a program, and its interface. If it `runs_once`, the compiler does
-    not optimise it."""
+    """The text of a program, and its interface. If events are `rare`, the compiler does not
+    optimise the code for them."""
 
-    def __init__(self, jaxpr: Any, own: Sequence[bool], lanes: int, runs_once: bool = False):
+    def __init__(self, jaxpr: Any, own: Sequence[bool], lanes: int, rare: bool = False):
         inputs = [(v.aval.shape, np.dtype(v.aval.dtype)) for v in jaxpr.jaxpr.invars]
         outputs = [(v.shape, np.dtype(v.dtype)) for v in jaxpr.out_avals]
         functions = Functions(jaxpr.jaxpr)
@@ -65,10 +65,12 @@ class Source:
         if lines > LONGEST:
             raise Unsupported(f"a program of {lines} lines, which takes long to compile")
         head = 'extern "C" void program(const void *const *in, void *const *out, char *work)\n{\n'
-        plain = '#pragma GCC optimize("O0")\n' if runs_once else ""
-        self.text = (
-            plain + prelude(lanes) + functions.text + head + "\n".join(lower.lines) + "\n}\n"
-        )
+        start = prelude(lanes, rare)
+        self.text = start + functions.text + head + "\n".join(lower.lines) + "\n}\n"
+
+    def program(self, quick: bool = False) -> "Program":
+        """The program, compiled quickly or well."""
+        return Program(self.interface, library(self.text, quick), name_of(self.text, quick))
 
 
 def _shared(own: Sequence[bool], lanes: int) -> list[bool]:
@@ -188,20 +190,26 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def translate(
+def written(
     function: Callable,
     examples: Sequence[Any],
     own: Sequence[bool] | None = None,
     lanes: int = 1,
-    runs_once: bool = False,
-) -> Program:
-    """The program of a function of arrays that returns a list of arrays; `examples` have the shapes
+    rare: bool = False,
+) -> Source:
+    """The text of a function of arrays that returns a list of arrays; `examples` have the shapes
     and types of one lane. Raises Unsupported."""
     own = [True] * len(examples) if own is None else own
     with _without_collection():
         jaxpr, _ = traced(function, examples, lanes)
-        source = Source(jaxpr, own, lanes, runs_once)
-    return Program(source.interface, library(source.text), name_of(source.text))
+        return Source(jaxpr, own, lanes, rare)
+
+
+def translate(
+    function: Callable, examples: Sequence[Any], own: Sequence[bool] | None = None, lanes: int = 1
+) -> Program:
+    """The same as a program, compiled well."""
+    return written(function, examples, own, lanes).program()
 
 
 def reloaded(interface: Interface, name: str) -> Program | None:
@@ -210,4 +218,4 @@ def reloaded(interface: Interface, name: str) -> Program | None:
     return None if loaded is None else Program(interface, loaded, name)
 
 
-__all__ = ["AXIS", "Interface", "Program", "Source", "reloaded", "traced", "translate"]
+__all__ = ["AXIS", "Interface", "Program", "Source", "reloaded", "traced", "translate", "written"]

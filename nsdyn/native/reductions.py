@@ -343,3 +343,22 @@ def lu(lower: Lowering, equation, a: Value) -> list[Value]:
     order: Storage = lower.storage(n, SHORT, uniform=False)
     lower.line(f"lu_({matrix.storage.name}, {pivots.name}, {order.name}, {n});")
     return [matrix, Memory(pivots, (n,)), Memory(order, (n,))]
+
+
+@primitive("eigh")
+def eigh(lower: Lowering, equation, a: Value) -> list[Value]:
+    """Eigenvectors may have other signs than those of LAPACK, and others belong to eigenvalues
+    that are equal."""
+    if equation.params["subset_by_index"] is not None:
+        raise Unsupported("some of the eigenvalues of a matrix")
+    n, flag = a.shape[-1], "true" if equation.params["lower"] else "false"
+    matrix = _matrix(lower, a, fresh=True)
+    vectors = lower.storage(matrix.size, FLOAT, uniform=False)
+    values = lower.storage(_batches(a) * n, FLOAT, uniform=False)
+    for k in range(_batches(a)):
+        at, row = k * n * n, k * n
+        lower.line(
+            f"eigh_({matrix.storage.name} + {at}, {vectors.name} + {at}, "
+            f"{values.name} + {row}, {n}, {flag});"
+        )
+    return [Memory(vectors, a.shape), Memory(values, a.shape[:-1])]

@@ -61,11 +61,11 @@ def update(
     words = _plain(settings) | {"code": code_digest(make, *uses)}
     words |= {"after": {x: index["names"].get(x) for x in after}} if after else {}
     key = key_of(words)
-    if (verification := _verifying.get()) is not None:
-        verification.visit(folder, name, key, words, make)
-    elif force or not exists(folder, key, words):
+    if visited(folder, name, key, words, make):
+        return folder / f"{key}.nc"
+    if force or not exists(folder, key, words):
         write(folder, key, make(), words)
-    if index["names"].get(name) != key and verification is None:
+    if index["names"].get(name) != key:
         _enter(folder, index, name, key, words)
     return folder / f"{key}.nc"
 
@@ -91,15 +91,27 @@ def remember_command(folder: Path, command: str) -> None:
 
 def _enter(folder: Path, index: dict[str, Any], name: str, key: str, words: dict) -> None:
     """Let a name stand for this key, and drop data that differ only in the code."""
-    said = {k: x for k, x in words.items() if k not in ("code", "after")}
+    old = enter(index, name, key, words)
+    write_json(folder / INDEX, index)
+    drop(folder, old)
+
+
+def enter(index: dict[str, Any], name: str, key: str, words: Mapping[str, Any]) -> list[str]:
+    """Let a name stand for this key in an index; returns the keys of data that differ only in the
+    code, which it no longer has."""
+    said = {k: x for k, x in _plain(words).items() if k not in ("code", "after")}
     meaning = {"name": name, "settings": said}
     old = [k for k, known in index["keys"].items() if known == meaning and k != key]
     index["names"][name] = key
     index["keys"] = {k: x for k, x in index["keys"].items() if k not in old} | {key: meaning}
-    write_json(folder / INDEX, index)
-    for k in old:
-        for kind in ("json", "nc"):
-            (folder / f"{k}.{kind}").unlink(missing_ok=True)
+    return old
+
+
+def drop(folder: Path, keys: Iterable[str]) -> None:
+    """Remove data."""
+    for key in keys:
+        for file in folder.glob(f"{key}.*"):
+            file.unlink(missing_ok=True)
 
 
 def write(
@@ -182,6 +194,20 @@ class Verification:
             self.found.append((name, text, False))
         elif name in self.chosen:
             self.found.append((name, *_compared(read(folder, key)[0], make())))
+
+
+def is_verifying() -> bool:
+    """Whether archived data are being verified, not computed."""
+    return _verifying.get() is not None
+
+
+def visited(
+    folder: Path, name: str, key: str, words: Mapping[str, Any], make: Callable[[], Any]
+) -> bool:
+    """`is_verifying`; if so, these data are verified."""
+    if (verification := _verifying.get()) is not None:
+        verification.visit(folder, name, key, words, make)
+    return verification is not None
 
 
 _verifying: ContextVar[Verification | None] = ContextVar("verifying", default=None)

@@ -7,21 +7,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from xarray import Dataset
 
 from nsdyn.errors import ProblemError, unknown
 from nsdyn.studies.compare import LEVELS, Comparison, Run, slug
-from nsdyn.studies.lib import archive, style
+from nsdyn.studies.lib import archive, schemes, style
 from nsdyn.studies.lib.compare_table import MEASURED, against, measured, table
 
-FLOOR = 1e-17  # lower limit of logarithmic axes
+FLOOR = 1e-16  # lower limit of logarithmic axes: round-off
 MOST_COORDINATES = 4  # shown in a figure
+MOST_EVENTS = 20  # marked in a figure
 
 CAPTIONS = """\
 {problem}: comparison of integrators and laws, computed with nsdyn {version}.
 
 {notes}
 
-states{suffix}: configuration q and velocity v{coordinates}. A cross marks the last sample of a run that stopped early.
+states{suffix}: configuration q and velocity v{coordinates}. A cross marks the last sample of a run that stopped early,
+dotted lines the events of the reference.
 errors{suffix}: differences from the reference over time, at least {floor:g}. Velocity and energy are left out while only one
 of the two has changed its mode.
 residuals{suffix}: residuals of the constraints at the three levels and energy over time.
@@ -29,10 +32,14 @@ residuals{suffix}: residuals of the constraints at the three levels and energy o
 
 
 def write(found: Comparison, folder: str | Path) -> list[Path]:
-    """The table as table.csv, the figures and their captions; returns the files."""
+    """The table as text, Markdown, LaTeX and comma-separated values, the figures and their
+    captions; returns the files."""
     folder = Path(folder)
+    shown = table(found)
+    texts = {"table.txt": f"{shown}\n", "table.md": shown.markdown(), "table.tex": shown.latex()}
     files = [
         archive.replace(folder / "table.csv", lambda path: _write_csv(found, path)),
+        *(schemes.write(folder / name, text) for name, text in texts.items()),
         *draw(found, folder),
     ]
     few = (
@@ -41,7 +48,7 @@ def write(found: Comparison, folder: str | Path) -> list[Path]:
         else f", the {MOST_COORDINATES} coordinates that move most"
     )
     words = CAPTIONS.format(
-        problem=found.problem, version=archive.provenance()["versions"]["nsdyn"], notes="\n".join(table(found).notes),
+        problem=found.problem, version=archive.provenance()["versions"]["nsdyn"], notes="\n".join(shown.notes),
         coordinates=few, floor=FLOOR, suffix="_*" if len(_groups(found)) > 1 else "",
     )  # fmt: skip
     return [
@@ -121,7 +128,7 @@ def _look(i: int) -> dict[str, Any]:
     return {
         "color": colours[i % len(colours)],
         "linestyle": dash,
-        "linewidth": max(2.4 - 0.25 * i, 0.7),
+        "linewidth": max(1.5 - 0.15 * i, 0.6),
         "zorder": 2 + 0.01 * i,
     }
 
@@ -143,17 +150,26 @@ def _grey(ax: Axes, found: Comparison, group: _Group, value: Any) -> None:
     for k, reference in enumerate(references):
         data = reference.data
         ax.plot(
-            data.t.values, value(data), color="0.8", linestyle="-", linewidth=4.0, zorder=1,
+            *value(data), color="0.8", linestyle="-", linewidth=3.2, zorder=1,
             label=None if k else "reference",
         )  # fmt: skip
 
 
-def _finish(fig: Figure, axes: list[Axes], group: _Group, span: tuple[float, float]) -> Figure:
+def _events(found: Comparison, group: _Group) -> np.ndarray:
+    """When events happen: those of the references, or else of the runs; none if there are many."""
+    references = [found.references[x.law] for x in group.runs if x.law in found.references]
+    known = [x.data.event_t.values for x in references or group.runs if "event_t" in x.data]
+    times = np.unique(np.concatenate(known)) if known else np.zeros(0)
+    return times if len(times) <= MOST_EVENTS else np.zeros(0)
+
+
+def _finish(fig: Figure, axes: list[Axes], found: Comparison, group: _Group) -> Figure:
     for ax, letter in zip(axes, "abcdefghijkl", strict=False):
         style.panel(ax, letter)
-        ax.set(xlabel="time $t$", xlim=span)
+        style.mark_times(ax, _events(found, group))
+        ax.set(xlabel="time $t$", xlim=found.span)
     handles, labels = max(
-        (ax.get_legend_handles_labels() for ax in axes), key=lambda found: len(found[1])
+        (ax.get_legend_handles_labels() for ax in axes), key=lambda pair: len(pair[1])
     )
     legend = fig.legend(
         handles,
@@ -175,16 +191,27 @@ def _states(found: Comparison, group: _Group) -> Figure:
             ax.set_ylabel(f"${name}_{{{k + 1}}}$")
             if k >= group.runs[0].data[name].shape[1]:  # quasi-velocities may be fewer
                 continue
-            _grey(ax, found, group, lambda data, name=name, k=k: data[name].values[:, k])
+            _grey(ax, found, group, lambda data, name=name, k=k: _with_jumps(data, name, k))
             for i, (run, label) in enumerate(zip(group.runs, group.labels, strict=True)):
-                _line(ax, i, label, run, run.data.t.values, run.data[name].values[:, k])
-    return _finish(fig, axes, group, found.span)
+                _line(ax, i, label, run, *_with_jumps(run.data, name, k))
+    return _finish(fig, axes, found, group)
+
+
+def _with_jumps(data: Dataset, name: str, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Times and values of a coordinate; velocities jump where the events are, not within a step."""
+    t, values = data.t.values, data[name].values[:, k]
+    if name == "q" or "event_t" not in data:
+        return t, values
+    at = data.event_t.values
+    rows = np.repeat(np.searchsorted(t, at), 2)
+    jumps = np.stack([data.event_v_before.values[:, k], data.event_v_after.values[:, k]], axis=1)
+    return np.insert(t, rows, np.repeat(at, 2)), np.insert(values, rows, jumps.ravel())
 
 
 def _residuals(found: Comparison, group: _Group) -> Figure:
     fig, axes = style.figure((2, 2), style.DOUBLE, 4.4)
     labels = ("$|g|$", "$|G v + g_t|$", r"$|G \dot v + \gamma|$", _energy(group.runs[0]))
-    _grey(axes[3], found, group, lambda data: data.energy.values)
+    _grey(axes[3], found, group, lambda data: (data.t.values, data.energy.values))
     for i, (run, label) in enumerate(zip(group.runs, group.labels, strict=True)):
         for ax, level in zip(axes, LEVELS, strict=False):
             _line(
@@ -200,7 +227,7 @@ def _residuals(found: Comparison, group: _Group) -> Figure:
         ax.set_ylabel(label)
     for ax in axes[:3]:
         ax.set_yscale("log")
-    return _finish(fig, axes, group, found.span)
+    return _finish(fig, axes, found, group)
 
 
 def _energy(run: Run) -> str:
@@ -218,4 +245,4 @@ def _errors(found: Comparison, group: _Group) -> Figure:
             _line(ax, i, label, run, errors.t, np.maximum(values, FLOOR))
     for ax, label in zip(axes, labels, strict=True):
         ax.set(ylabel=label, yscale="log")
-    return _finish(fig, axes, group, found.span)
+    return _finish(fig, axes, found, group)

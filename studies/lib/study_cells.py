@@ -14,9 +14,13 @@ fall on other places in their steps:
 
 The reference of a problem and a law is a finer run, sampled at the times of all runs; the same with
 twice its step tells how far it can be trusted.
+
+A pair that ends with an error, or takes too long, is given up: `key.given_up.json` says why, and
+the study goes on.
 """
 
 import hashlib
+import pickle
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +38,7 @@ from nsdyn.driver.backend import LANES
 from nsdyn.driver.batch_run import laid_out, prepared
 from nsdyn.driver.grid import Grid
 from nsdyn.driver.many_runs import sweep
+from nsdyn.driver.processes import packed
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw
 from nsdyn.problem import Problem
@@ -43,6 +48,8 @@ from nsdyn.studies.lib.study_file import RESIDUALS, Plan
 
 EVENTS = ("t", "Lam", "v_before", "v_after", "kinetic_before", "kinetic_after")
 KEPT = 20  # hexadecimal digits of a digest
+NOT_ASKED = "its constraints never change, so no law is asked"  # why a pair need not run
+LONGEST = 500  # characters of a reason
 REPEATS, PATIENCE = 3, 0.5  # a cell is timed REPEATS times, or until PATIENCE seconds have passed
 
 
@@ -65,6 +72,11 @@ class Cell(NamedTuple):
     @property
     def key(self) -> str:
         return archive.key_of(self.words)
+
+    @property
+    def name(self) -> str:
+        """What it is called in the archive."""
+        return _name(self.pair, self.words["step"])
 
     @property
     def is_reference(self) -> bool:
@@ -97,6 +109,18 @@ def times(plan: Plan, problem: Problem, step: int) -> np.ndarray:
     return found.times_of(found.saved, phi)
 
 
+def name_of(plan: Plan, pair: Pair, step: int) -> str:
+    """What a cell is called in the archive; of a reference, whatever the step."""
+    problem = plan.problems[pair.problem]
+    if pair.integrator:
+        return _name(pair, grid(plan, problem, step).step)
+    return _name(pair, grid(plan, problem, len(plan.steps) - 1).step / plan.finer.refine)
+
+
+def _name(pair: Pair, step: float) -> str:
+    return " ".join((*(x or "reference" for x in pair), f"{step:.6g}"))
+
+
 # What there is to do
 
 
@@ -110,7 +134,7 @@ def refusal(plan: Plan, pair: Pair) -> str | None:
     problem, law = plan.problems[pair.problem], plan.laws[pair.law]
     first = next(iter(plan.laws))
     if pair.law != first and not sum(problem.model().guard_counts):
-        return f"its constraints never change, so no law is asked; see {first}"
+        return f"{NOT_ASKED}; see {first}"
     try:
         setup(problem, plan.integrators[pair.integrator], law, step=plan.steps[0])
     except ProblemError as error:
@@ -124,6 +148,10 @@ class Contents(NamedTuple):
 
     cells: dict[Pair, list[Cell]]
     refused: dict[Pair, str]
+
+    @property
+    def all_cells(self) -> list[Cell]:
+        return [cell for found in self.cells.values() for cell in found]
 
     def only(self, chosen: Callable[[Pair], bool]) -> "Contents":
         """The chosen pairs and their references."""
@@ -218,22 +246,67 @@ def is_done(folder: Path, cell: Cell) -> bool:
     return archive.exists(folder, cell.key, cell.words)
 
 
-def work(plan: Plan, todo: list[Cell], folder: Path, force: bool = False) -> list[str]:
-    """Compute those cells that are missing; returns their keys. A status is a result; an error or a
-    kill leaves no file."""
-    done = []
-    for cell in todo:
-        if is_done(folder, cell) and not force:
-            continue
-        if cell.is_reference:
-            found = _reference(plan, plan.problems[cell.pair.problem], plan.laws[cell.pair.law])
-            archive.write(folder, cell.key, found, cell.words)
-        else:
-            variables, timing = _timed(plan, cell)
-            archive.write(folder, cell.key, variables, cell.words)
-            archive.write_json(folder / f"{cell.key}.timing.json", timing)
-        done.append(cell.key)
-    return done
+def given_up(folder: Path, cell: Cell) -> str:
+    """Why a cell was given up; empty if it was not."""
+    return archive.read_json(_grave(folder, cell)).get("reason", "")
+
+
+def give_up(folder: Path, cells: list[Cell], reason: str) -> None:
+    """Let those that are not done be given up."""
+    for cell in cells:
+        if not is_done(folder, cell):
+            archive.write_json(_grave(folder, cell), {"reason": reason, **archive.provenance()})
+
+
+def _grave(folder: Path, cell: Cell) -> Path:
+    return folder / f"{cell.key}.given_up.json"
+
+
+def packed_work(plan: Plan, todo: list[Cell], folder: Path) -> bytes:
+    """`work` for another process, with what it needs of the study."""
+    pair = todo[0].pair
+    part = lambda things, name: {name: things[name]} if name else {}
+    own = plan._replace(
+        problems=part(plan.problems, pair.problem),
+        integrators=part(plan.integrators, pair.integrator),
+        laws=part(plan.laws, pair.law),
+        stored={},
+    )
+    return packed("study", (own, todo, folder.resolve()))
+
+
+def unpacked_work(job: bytes) -> None:
+    """`work` in another process. To find this function it has imported nsdyn, so the arrays in the
+    job arrive with 64 bits."""
+    work(*pickle.loads(job))
+
+
+def work(plan: Plan, todo: list[Cell], folder: Path) -> None:
+    """Compute cells of one pair. A status is a result, and so is an error: it ends the pair, not
+    the study. A kill leaves nothing."""
+    for k, cell in enumerate(todo):
+        try:
+            _write(plan, cell, folder)
+        except Exception as error:  # whatever compilers and users' functions raise
+            text = " ".join(str(error).split())
+            give_up(folder, todo[k:], f"{type(error).__name__}: {text[:LONGEST]}")
+            return
+        _grave(folder, cell).unlink(missing_ok=True)
+
+
+def _write(plan: Plan, cell: Cell, folder: Path) -> None:
+    variables, timing = computed(plan, cell)
+    archive.write(folder, cell.key, variables, cell.words)
+    if timing:
+        archive.write_json(folder / f"{cell.key}.timing.json", timing)
+
+
+def computed(plan: Plan, cell: Cell) -> tuple[dict[str, tuple], dict[str, float]]:
+    """The variables of a cell, and its times."""
+    if cell.is_reference:
+        chosen, law = plan.problems[cell.pair.problem], plan.laws[cell.pair.law]
+        return _reference(plan, chosen, law), {}
+    return _timed(plan, cell)
 
 
 def _timed(plan: Plan, cell: Cell) -> tuple[dict[str, tuple], dict[str, float]]:

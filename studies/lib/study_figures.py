@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from nsdyn.studies.compare import slug
-from nsdyn.studies.lib import archive, schemes, study_summary, style
-from nsdyn.studies.lib.study_result import StudyResult
+from nsdyn.studies.lib import archive, schemes, study_summary, study_tables, style
+from nsdyn.studies.lib.study_result import MISSING, StudyResult
 
 FLOOR = 1e-16  # errors end at round-off
 LEAST = 4.0  # the axis of run times reaches at least from 1/LEAST to LEAST times its middle
@@ -47,6 +47,7 @@ def write(result: StudyResult, folder: Path) -> list[Path]:
         "table.txt": f"{table}\n",
         "table.md": table.markdown(),
         "table.tex": table.latex(),
+        "pairs.csv": study_tables.pairs(table),
         "runs.csv": result.to_csv(),
         "captions.txt": _captions(result),
     }
@@ -83,10 +84,19 @@ def _saved(result: StudyResult, folder: Path, name: str, law: str) -> list[Path]
     groups = [problems] if len(problems) <= MOST_ROWS else [[x] for x in problems]
     files = []
     for group in groups:
+        if not _has_data(result, law, group):
+            continue
         parts = [name, *([law] if len(result.plan.laws) > 1 else [])]
         parts += group if len(groups) > 1 else []
         files += style.save(_figure(result, name, law, group), folder, slug("-".join(parts)))
     return files
+
+
+def _has_data(result: StudyResult, law: str, problems: list[str]) -> bool:
+    """Whether there is a run to draw: of what was refused, given up or not computed there is
+    none."""
+    status = result.data.status.sel(problem=problems, law=law).values
+    return bool(np.any(status != MISSING))
 
 
 def figure(result: StudyResult, name: str, law: str) -> Figure:

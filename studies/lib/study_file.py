@@ -2,6 +2,8 @@
 
     title   = "Which scheme gets the corner right?"
     metrics = ["error_q", "error_v", "graph_v", "error_Lam", "residuals", "newton", "run_s"]
+    patience = 120                 # CPU seconds; a pair that takes longer is given up, with its reason
+    since = 0.8                    # errors of q, v, lam and energy count from this share of the span
 
     [problems]                     # NAME, package:NAME, file.py:NAME or robot.urdf
     ramp = { use = "point_on_track", set = { a = 0.5 }, t_end = 0.4 }
@@ -60,8 +62,8 @@ GROUPS = {
 }
 SHOWN = ("error_q", "error_v", "graph_v", "error_t_event", "error_Lam", *RESIDUALS, "run_s")
 KEYS = {
-    "": ("title", "seed", "metrics", "problems", "integrators", "laws", "steps", "reference",
-         "figures"),
+    "": ("title", "seed", "patience", "since", "metrics", "problems", "integrators", "laws", "steps",
+         "reference", "figures"),
     "steps": ("first", "halvings", "values", "of_span", "phases", "samples"),
     "reference": ("prefer",),
     "problem": ("use", "set", "t_end"),
@@ -99,6 +101,8 @@ class Plan(NamedTuple):
     figures: dict[str, dict[str, Any]] = FIGURES
     samples: int = SAMPLES
     of_span: bool = False  # steps are shares of the time span of each problem
+    patience: float | None = None  # CPU seconds that a pair may take; it runs in another process
+    since: float = 0.0  # the share of the time span from which on errors of samples count
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -153,6 +157,8 @@ class _Reader:
             of_span=self._typed(("steps", "of_span"), bool, "true or false", False),
             finer=prefer[1],
             stored={name: x if prefer[0] else None for name, (_, x) in made.items()},
+            patience=self._patience(),
+            since=self._since(),
             metrics=self._metrics(),
             figures=self._figures(),
         )
@@ -214,6 +220,20 @@ class _Reader:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise self._error(("steps", key), f"a whole number of at least {least}", value)
         return value
+
+    def _patience(self) -> float | None:
+        found = self._at(("patience",))
+        if found is None:
+            return None
+        if not _is_number(found) or found <= 0:
+            raise self._error(("patience",), "a positive number of seconds", found)
+        return float(found)
+
+    def _since(self) -> float:
+        found = self._at(("since",), 0.0)
+        if not _is_number(found) or not 0 <= found < 1:
+            raise self._error(("since",), "a number from 0 to 1, and less than 1", found)
+        return float(found)
 
     def _finer(self) -> tuple[bool, Finer]:
         """Whether stored references count, and the finer run."""

@@ -6,7 +6,8 @@ all steps. Errors are those of `nsdyn.analysis.metrics`, against a finer run; er
 the end state against a stored reference of the problem (`nsdyn.Reference`).
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from nsdyn.analysis.metrics import Jumps, Motion, Order
 from nsdyn.laws.base import as_status
 from nsdyn.reference import Reference
 from nsdyn.status import Status
-from nsdyn.studies.lib import study_cells
+from nsdyn.studies.lib import archive, study_cells
 from nsdyn.studies.lib.study_cells import Contents, Pair
 from nsdyn.studies.lib.study_file import METRICS, RESIDUALS, Plan
 from nsdyn.studies.lib.tables import Table
@@ -47,6 +48,7 @@ class StudyResult:
         status; NaN where a pair was refused, has not been computed, or has nothing to compare. `h`
         are the steps themselves, of each problem.
     refused: why pairs cannot run.
+    given_up: why pairs ended with an error or took too long.
     references: where the reference of each (problem, law) comes from.
     """
 
@@ -54,6 +56,7 @@ class StudyResult:
     data: Dataset
     refused: dict[Pair, str]
     references: dict[tuple[str, str], str]
+    given_up: dict[Pair, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return str(self.table)
@@ -114,27 +117,60 @@ class StudyResult:
 # Collecting
 
 
+Read = tuple[Dataset, dict[str, float]] | None  # a cell and its times, if it was computed
+
+
 def collect(plan: Plan, folder: Path, contents: Contents | None = None) -> StudyResult:
     """What is archived of a study. `contents` are its cells, if they are known."""
     known = study_cells.contents(plan) if contents is None else contents
+    reasons = {x.pair: why for x in known.all_cells if (why := study_cells.given_up(folder, x))}
+    read = lambda cells: [study_cells.read(folder, cell) for cell in cells]
+    found = ((pair, read(cells)) for pair, cells in known.cells.items())
+    return _collected(plan, found, known.refused, reasons)
+
+
+def by_names(plan: Plan, folder: Path) -> StudyResult:
+    """What is archived under the names of a study's cells, whichever code has computed it."""
+
+    def read(pair: Pair) -> list[Read]:
+        steps = range(len(plan.steps)) if pair.integrator else range(1)
+        names = [study_cells.name_of(plan, pair, k) for k in steps]
+        return [(archive.read(folder, name)[0], {}) for name in names]
+
+    chosen = ("", *plan.integrators)  # the reference first
+    runs = [Pair(p, i, l) for p in plan.problems for l in plan.laws for i in chosen]
+    known = archive.read_index(folder)["names"]
+    there = [pair for pair in runs if study_cells.name_of(plan, pair, 0) in known]
+    return _collected(plan, ((pair, read(pair)) for pair in there), {}, {})
+
+
+def _collected(
+    plan: Plan,
+    cells: Iterable[tuple[Pair, list[Read]]],
+    refused: dict[Pair, str],
+    given_up: dict[Pair, str],
+) -> StudyResult:
+    """The numbers of all cells; references come before those that need them."""
     shape = plan.shape
     found = {name: np.full(shape, np.nan) for name in METRICS}
     status = np.full(shape, MISSING)
     wanted: dict[tuple[str, str], Dataset | None] = {}
-    for pair, cells in known.cells.items():
-        for cell in cells:
-            data = study_cells.read(folder, cell)
-            if cell.is_reference:  # before those that need it
-                wanted[pair.problem, pair.law] = None if data is None else data[0]
-            elif data is not None:
-                place = (*_place(plan, pair), cell.step)
-                status[place] = data[0].status.values
-                reference = wanted[pair.problem, pair.law]
-                numbers = _measured(*data, reference, plan.stored[pair.problem])
-                for name, values in numbers.items():
+    for pair, data in cells:
+        if not pair.integrator:
+            wanted[pair.problem, pair.law] = None if data[0] is None else data[0][0]
+            continue
+        reference = wanted[pair.problem, pair.law]
+        for k, read in enumerate(data):
+            if read is not None:
+                place = (*_place(plan, pair), k)
+                status[place] = read[0].status.values
+                for name, values in _measured(plan, pair.problem, *read, reference).items():
                     found[name][place] = values
-    references = {pair: _provenance(plan, pair[0], data) for pair, data in wanted.items()}
-    return StudyResult(plan, _dataset(plan, found, status), known.refused, references)
+    references = {
+        (problem, law): _provenance(plan, problem, data, given_up.get(Pair(problem, "", law), ""))
+        for (problem, law), data in wanted.items()
+    }
+    return StudyResult(plan, _dataset(plan, found, status), refused, references, given_up)
 
 
 def _place(plan: Plan, pair: Pair) -> tuple[int, int, int]:
@@ -163,11 +199,13 @@ def _dataset(plan: Plan, found: dict[str, np.ndarray], status: np.ndarray) -> Da
 
 
 def _measured(
-    data: Dataset, timing: dict[str, float], wanted: Dataset | None, stored: Reference | None
+    plan: Plan, problem: str, data: Dataset, timing: dict[str, float], wanted: Dataset | None
 ) -> dict[str, Any]:
     """All metrics of the runs of a cell, an array over the phases each."""
     count = data.sizes["phase"]
-    rows = [_of_run(data, j, wanted, stored) for j in range(count)]
+    chosen = plan.problems[problem]
+    since = chosen.t0 + plan.since * (chosen.t_end - chosen.t0)
+    rows = [_of_run(data, j, wanted, plan.stored.get(problem), since) for j in range(count)]
     found = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     found |= {name: data[name].values.astype(float) for name in ("newton", "newton_worst")}
     found["events"] = data.event_count.values.astype(float)
@@ -176,7 +214,7 @@ def _measured(
 
 
 def _of_run(
-    data: Dataset, j: int, wanted: Dataset | None, stored: Reference | None
+    data: Dataset, j: int, wanted: Dataset | None, stored: Reference | None, since: float
 ) -> dict[str, float]:
     one = data.isel(phase=j)
     good = np.isfinite(one.q.values).all(axis=1) & np.isfinite(one.v.values).all(axis=1)
@@ -186,7 +224,7 @@ def _of_run(
     names = ("error_q", "error_v", "error_lam", "error_energy", "error_Lam", "error_t_event")
     found = dict.fromkeys((*names, "graph_v", "events_too_many", "rows_left_out"), np.nan)
     if wanted is not None and count:
-        found = metrics.errors(run, _at(wanted, run.t))
+        found = _errors(run, _at(wanted, run.t), since)
     for name in RESIDUALS:
         found[name] = metrics.largest(one[name].values[:count]) if count else np.nan
     scale = max(metrics.largest(run.kinetic), 1e-300) if count else np.nan
@@ -195,6 +233,17 @@ def _of_run(
     if stored is not None and ok:
         found["error_end"] = stored.error(run.q[-1], run.v[-1])
     return found
+
+
+def _errors(run: Motion, reference: Motion, since: float) -> dict[str, float]:
+    """Errors of the samples from a time on; those of events and graphs of the whole run."""
+    found = metrics.errors(run, reference)
+    late = np.flatnonzero(run.t >= since)
+    if len(late) in (0, len(run.t)):
+        return found
+    part = metrics.differences(run.at(late), reference.at(late))
+    names = ("q", "v", "lam", "energy")
+    return found | {f"error_{name}": metrics.largest(getattr(part, name)) for name in names}
 
 
 def _motion(data: Dataset, events: int) -> Motion:
@@ -214,10 +263,11 @@ def _at(wanted: Dataset, t: np.ndarray) -> Motion:
     return reference.at(rows)
 
 
-def _provenance(plan: Plan, problem: str, wanted: Dataset | None) -> str:
-    """Where the reference of a problem comes from, and how far it can be trusted."""
+def _provenance(plan: Plan, problem: str, wanted: Dataset | None, why: str) -> str:
+    """Where the reference of a problem comes from, and how far it can be trusted. `why`: it was
+    given up."""
     if wanted is None:
-        return "no reference was computed"
+        return f"none; it was given up: {why}" if why else "not computed"
     h = study_cells.grid(plan, plan.problems[problem], len(plan.steps) - 1).step
     text = (
         f"{plan.finer.integrator!r} with step {h / plan.finer.refine:.3g}, a finer run; with twice "
@@ -274,6 +324,8 @@ def _cells(
     status = result.data.status.values[place]
     if pair in result.refused:
         return [*found, "-", _said("refused", result.refused[pair], reasons)]
+    if pair in result.given_up:
+        return [*found, "-", _said("given up", result.given_up[pair], reasons)]
     if np.any(status == MISSING):
         return [*found, "-", f"{np.mean(status != MISSING):.0%} computed"]
     share = np.mean(status != int(Status.OK))
@@ -310,6 +362,8 @@ def _notes(result: StudyResult) -> list[str]:
         f"{len(plan.steps)} steps with their standard deviation; failed: the share of all runs that "
         "did not reach the end. run: CPU time of one run in a batch, without compilation."
     ]
+    if plan.since:
+        notes.append(f"Errors of samples count from {plan.since:.0%} of the time span on.")
     alike: dict[str, list[str]] = {}
     for (problem, law), text in result.references.items():
         alike.setdefault(text, []).append(f"{problem}, {law}")

@@ -11,6 +11,7 @@ is 1 for the best of them. Shown are medians over the problems that an integrato
 import numpy as np
 
 from nsdyn.status import Status
+from nsdyn.studies.lib.study_cells import NOT_ASKED
 from nsdyn.studies.lib.study_result import MISSING, StudyResult
 from nsdyn.studies.lib.tables import Table
 
@@ -34,19 +35,21 @@ def summary(result: StudyResult) -> Table:
         for j, integrator in enumerate(plan.integrators):
             numbers = [_median(table[:, j, k]) for table in (*ratios.values(), *values.values())]
             rows.append((law, integrator, *_counts(result, j, k), *numbers))
-    head = ("law", "integrator", "run", "reach\nthe end", "refused")
+    head = ("law", "integrator", "run", "reach\nthe end", "given\nup", "refused")
     titles = (*head, *RATIOS.values(), *MEDIANS.values())
     return Table(f"{plan.title}: over the problems", titles, rows, [_note(result)], names=2)
 
 
 def _counts(result: StudyResult, j: int, k: int) -> tuple[str, ...]:
-    """Problems that were run, those of which all runs reached the end, and those refused."""
+    """Problems that were run, those of which all runs reached the end, those given up, and those
+    refused."""
     status = result.data.status.values[:, j, k].reshape(len(result.plan.problems), -1)
     run = (status != MISSING).all(axis=1)
     good = (status == int(Status.OK)).all(axis=1)
     names = list(result.plan.integrators)[j], list(result.plan.laws)[k]
-    refused = sum((pair.integrator, pair.law) == names for pair in result.refused)
-    return str(np.sum(run)), str(np.sum(good)), str(refused)
+    count = lambda pairs: str(sum((pair.integrator, pair.law) == names for pair in pairs))
+    refused = [pair for pair, why in result.refused.items() if not why.startswith(NOT_ASKED)]
+    return str(np.sum(run)), str(np.sum(good)), count(result.given_up), count(refused)
 
 
 def _ratios(errors: np.ndarray) -> np.ndarray:
@@ -66,5 +69,6 @@ def _note(result: StudyResult) -> str:
         f"{len(result.plan.problems)} problems; of each the smallest of {len(result.plan.steps)} "
         "steps and the worst phase. run: problems that were run with this integrator and law; reach "
         "the end: those of which every run did. A ratio is the error over that of the best "
-        "integrator with the same problem and law. refused: pairs that cannot, or need not, run."
+        "integrator with the same problem and law. given up: pairs that ended with an error or took "
+        "too long. refused: pairs that cannot run. A law is not run where constraints never change."
     )

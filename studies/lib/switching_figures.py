@@ -11,6 +11,7 @@ from xarray import Dataset
 
 from nsdyn.studies.lib import style
 from nsdyn.studies.lib.schemes import RHO_INF, SCHEMES
+from nsdyn.studies.lib.study_file import RESIDUALS
 
 FLOOR = 1e-17  # lower limit of logarithmic axes
 ORDER = (
@@ -38,9 +39,10 @@ def draw(folder: Path, geometry: Dataset, runs: dict[str, Dataset], exact: Refer
             _heaviside(geometry),
             _manifolds(geometry),
             _states(runs, exact[1.0]),
-            _residuals(runs, exact[1.0]["t_switch"]),
+            _residuals(runs, exact[1.0]["t_switch"], _slope(geometry)),
             _choices(runs, exact),
             _phases(runs),
+            _smooth(runs, exact[1.0]),
         )
         return [
             file
@@ -87,8 +89,7 @@ def _heaviside(data: Dataset) -> Figure:
 def _manifolds(data: Dataset) -> Figure:
     fig, axes = style.figure((1, 2), style.DOUBLE, 2.3)
     flat, slope = data.line.values
-    corner = flat[np.argmin(np.abs(flat - slope)[:, 1]), 0]
-    a = (slope[-1, 1] - slope[0, 1]) / (slope[-1, 0] - slope[0, 0])
+    a, corner = _slope(data)
     xlim = (0.0, 2 * corner)
     ylim = (-0.62 * a * corner, 1.15 * a * corner)
     surfaces = (([corner, corner], ylim), (xlim, [-0.5 * a * corner, 0.5 * a * corner]))
@@ -118,6 +119,13 @@ def _manifolds(data: Dataset) -> Figure:
         ax.set(xlabel="$x$ [m]", ylabel="$y$ [m]", xlim=xlim, ylim=ylim)
     axes[0].legend(loc="upper left", handlelength=1.6)
     return fig
+
+
+def _slope(geometry: Dataset) -> tuple[float, float]:
+    """The slope behind the corner, and where it begins."""
+    flat, slope = geometry.line.values
+    (x, y), (x_end, y_end) = slope[0], slope[-1]
+    return (y_end - y) / (x_end - x), float(flat[np.argmin(np.abs(flat - slope)[:, 1]), 0])
 
 
 def _half_planes(
@@ -193,7 +201,7 @@ def _corner(ax: Axes, runs: dict[str, Dataset], exact: dict) -> None:
     """The neighbourhood of the corner enlarged, with a marker at every step: the gap of index 2 is
     of the order of h."""
     x, y = exact["q"][np.flatnonzero(exact["t"] == exact["t_switch"])[0]]
-    reach = 3 * float(runs["nsga"].t[1]) * exact["v"][0, 0]
+    reach = 3 * float(runs["nsga"].t[2] - runs["nsga"].t[1]) * exact["v"][0, 0]
     inset = ax.inset_axes((0.05, 0.5, 0.36, 0.47))
     inset.plot(*exact["q"].T, **EXACT)
     for name in _shown(runs):
@@ -212,15 +220,23 @@ def _corner(ax: Axes, runs: dict[str, Dataset], exact: dict) -> None:
     ax.indicate_inset_zoom(inset, edgecolor=style.GREY)
 
 
-def _residuals(runs: dict[str, Dataset], t_switch: float) -> Figure:
+def _signed(run: Dataset, slope: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+    """g and G v of the current mode; `slope` is that behind the corner, and where it begins."""
+    a, l = slope
+    rises = a * (run.mode.values == 1)
+    x, y = run.q.values.T
+    u, w = run.v.values.T
+    return y - rises * (x - l), w - rises * u
+
+
+def _residuals(runs: dict[str, Dataset], t_switch: float, slope: tuple[float, float]) -> Figure:
     fig, axes = style.figure((2, 3), style.DOUBLE, 4.3)
-    shown = ("position", "velocity", "lam")
     for name in _shown(runs):
         run = runs[name].isel(case=0)
         line = SCHEMES[name].line
-        for ax, variable in zip(axes[:3], shown, strict=True):
-            ax.plot(run.t.values, run[variable].values, **line)
-        for ax, variable in zip(axes[3:], ("position", "velocity", "acceleration"), strict=True):
+        for ax, values in zip(axes[:3], (*_signed(run, slope), run.lam.values), strict=True):
+            ax.plot(run.t.values, values, **line)
+        for ax, variable in zip(axes[3:], RESIDUALS, strict=True):
             ax.plot(run.t.values, np.maximum(np.abs(run[variable].values), FLOOR), **line)
     labels = (
         "$g$ [m]",
@@ -252,7 +268,7 @@ def _decay(ax: Axes, run: Dataset) -> None:
     """The factor rho_inf per step, next to the ringing of index 3."""
     t = run.t.values
     switched = int(np.argmax(run.mode.values == 1))
-    line = 0.05 * np.abs(run.velocity.values[switched]) * RHO_INF ** np.arange(len(t) - switched)
+    line = 0.05 * run.residual_velocity.values[switched] * RHO_INF ** np.arange(len(t) - switched)
     ax.plot(t[switched:], line, color="black", linestyle="-", linewidth=0.6)
     middle = len(t) - (len(t) - switched) // 2
     ax.annotate(
@@ -297,7 +313,43 @@ def _phases(runs: dict[str, Dataset]) -> Figure:
     fig, (ax,) = style.figure((1, 1), style.COLUMN, 2.4)
     for name in (name for name in ("index_3", "index_2", "nsga") if name in runs):
         scheme, run = SCHEMES[name], runs[name]
-        ax.plot(run.phase.values, run.ratio.values, marker=scheme.marker, **scheme.line)
+        ax.plot(run.place.values, run.ratio.values, marker=scheme.marker, **scheme.line)
     ax.set(xlabel="place of the corner in its step [1]", ylabel="$T^+/T^-$ [1]", xlim=(0, 1))
     ax.legend()
+    return fig
+
+
+def _smooth(runs: dict[str, Dataset], exact: dict) -> Figure:
+    """The smooth tracks, and the hard switch."""
+    fig, axes = style.figure((1, 3), style.DOUBLE, 2.6)
+    name = "event_rk4" if "event_rk4" in runs else "nsga"
+    run = runs[name]
+    _track(axes[0], exact)
+    _exact(axes[1], exact, exact["energy"])
+    for k, sigma in enumerate(run.sigma.values):
+        line: dict[str, Any] = {
+            "color": style.COLOURS[k],
+            "linestyle": style.DASHES[k + 1],
+            "label": rf"$\sigma = {sigma:g}$ 1/m",
+        }
+        axes[0].plot(*run.smooth_q.values[k].T, **line)
+        axes[1].plot(run.t.values, run.smooth_energy.values[k], **line)
+    for scheme in (x for x in ("index_3", "index_2", "nsga", name) if x in runs):
+        look = SCHEMES[scheme]
+        own = runs[scheme]
+        drift = np.maximum(own.smooth_drift.values, FLOOR)
+        axes[2].loglog(own.sigma.values, drift, marker=look.marker, **look.line)
+    axes[1].set_ylabel("energy [J]")
+    axes[1].set_ylim(0, None)
+    _over_time(axes[1:2], exact["t"][-1])
+    axes[2].set(xlabel=r"$\sigma$ [1/m]", ylabel="change of energy / $T_0$ [1]")
+    axes[2].set_xticks(run.sigma.values, [f"{x:g}" for x in run.sigma.values])
+    axes[2].minorticks_off()
+    axes[2].legend(loc="lower right", fontsize=style.points(7))
+    axes[2].set_ylim(1e-7, None)
+    for ax, letter in zip(axes, "abc", strict=True):
+        style.panel(ax, letter)
+    handles, labels = axes[0].get_legend_handles_labels()
+    labels[labels.index("exact")] = "hard switch, $E = 1$"
+    fig.legend(handles, labels, loc="outside upper center", ncols=4)
     return fig

@@ -18,7 +18,7 @@ from nsdyn.studies.lib.report.collect import Study, Table
 
 SHOWN_BY = "player"  # the place of the player on the page
 WIDTH = 1500  # pixels of a figure
-WIDE = 1.8  # width over height of a figure with panels side by side
+WIDE = 1500  # pixels; figures of one column have fewer
 COLOURS = 128  # of a figure: curves and text need no more
 PLAYER = """\
 <section class="player" aria-label="player">
@@ -117,11 +117,12 @@ def _figure(path: Path) -> str:
 
 
 def _is_wide(path: Path) -> bool:
-    """Whether a figure needs the whole width of the page: panels side by side."""
+    """Whether a figure needs the whole width of the page: it is drawn over two columns, or not
+    known to be smaller."""
     if path.suffix == ".svg":
-        return False
+        return True
     with Image.open(path) as image:
-        return image.width > WIDE * image.height
+        return image.width > WIDE
 
 
 def _picture(path: Path) -> tuple[str, bytes]:

@@ -2,6 +2,7 @@
 in numpy, integrated by scipy's DOP853."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.integrate import solve_ivp
 
 M, J1, J3, G, MU = 6e-3, 8e-7, 7e-7, 9.81, 0.3
@@ -12,7 +13,7 @@ MASSES = np.array([M, M, M, J1, J1, J3])
 UP = np.array([0.0, 0.0, 1.0])
 
 
-def rotation(a):
+def rotation(a: np.ndarray) -> np.ndarray:
     s, x, y, z = a / np.linalg.norm(a)
     return np.array(
         [
@@ -23,11 +24,11 @@ def rotation(a):
     )
 
 
-def skew(r):
+def skew(r: np.ndarray) -> np.ndarray:
     return np.array([[0, -r[2], r[1]], [r[2], 0, -r[0]], [-r[1], r[0], 0]])
 
 
-def slope(_, y):
+def slope(_: float, y: np.ndarray) -> np.ndarray:
     """(q', v'): the normal force follows from gap'' = 0, friction is opposite to the slip."""
     a, v = y[3:7], y[7:]
     w = v[3:]
@@ -45,8 +46,8 @@ def slope(_, y):
     return np.concatenate([v[:3], turning, free + D / MASSES * normal])
 
 
-def state(q0, v0, t):
+def state(q0: ArrayLike, v0: ArrayLike, t: float) -> tuple[np.ndarray, np.ndarray]:
     """(q, v) at the time t."""
-    start = np.concatenate([q0, v0])
+    start = np.concatenate([np.asarray(q0), np.asarray(v0)])
     found = solve_ivp(slope, (0, t), start, method="DOP853", rtol=1e-12, atol=1e-15)
     return found.y[:7, -1], found.y[7:, -1]

@@ -1,0 +1,154 @@
+"""Commands that run studies: `nsdyn study` those of a file, `nsdyn figures` our own."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nsdyn.cli.console import counted, progress, reported, show_comparison, show_table
+from nsdyn.cli.parse import command_line
+
+if TYPE_CHECKING:  # slow to import
+    import nsdyn
+
+Studies = Annotated[
+    list[str], typer.Argument(metavar="[STUDY]...", help="Names from `nsdyn list`; default: all.")
+]
+
+
+def study(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for data, tables and figures; default: STUDY.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes; default: this one.")] = None,
+    client: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler: tcp://127.0.0.1:8786.")
+    ] = None,
+    only: Annotated[
+        list[str],
+        typer.Option(
+            "--only",
+            metavar="WORD=PATTERN",
+            help="Only what matches: 'integrator=nsga*', 'problem=ramp', 'law=...'; repeatable.",
+        ),
+    ] = [],  # noqa: B006
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what there is to do, and do nothing.")
+    ] = False,
+    collect: Annotated[
+        bool, typer.Option("--collect", help="Run nothing: tables and figures of what is there.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Compute again what is there (see --only).")
+    ] = False,
+    retry: Annotated[
+        bool,
+        typer.Option("--retry", help="Try again pairs that ended with an error or took too long."),
+    ] = False,
+    tables: Annotated[
+        Path | None,
+        typer.Option(help="Folder for small tables (Markdown, CSV) that tell their origin."),
+    ] = None,
+) -> None:
+    """Run a study: problems x integrators x laws x steps x phases, declared in a file. An
+    interrupted study goes on where it was. A pair that ends with an error, or takes longer than the
+    file allows, is given up, and its row says why. The exit code is 1 if no run reached its end."""
+    with reported():
+        from nsdyn.studies import study as studies
+        from nsdyn.studies.lib import study_file, study_tables
+
+        plan = study_file.read(file)
+        folder = Path(file.stem) if out is None else out
+        if dry_run:
+            _show_survey(plan, studies.survey(plan, folder / "data", only, force, retry))
+            return
+        if collect:
+            found = studies.collect(plan, folder / "data")
+        else:
+            with counted("pairs") as report:
+                found = studies.run(
+                    plan,
+                    folder,
+                    jobs=jobs,
+                    client=client,
+                    only=only,
+                    force=force,
+                    retry=retry,
+                    progress=report,
+                )
+        if tables is not None:
+            made = study_tables.write(found, tables, command_line(context))
+            print("\n".join(str(path) for path in made))
+        show(found, folder, context)
+
+
+def show(
+    found: "nsdyn.studies.lib.study_result.StudyResult", out: Path | None, context: typer.Context
+) -> None:
+    """The table of a study, and its files."""
+    from nsdyn.studies.lib import archive
+
+    show_comparison(found.table)
+    if out is not None:
+        archive.remember_command(out / "data", command_line(context))
+        print("\n".join(str(file) for file in found.save(out)))
+    if not found.ok.any():
+        raise typer.Exit(1)
+
+
+def _show_survey(
+    plan: "nsdyn.studies.lib.study_file.Plan", work: "nsdyn.studies.study.Work"
+) -> None:
+    """What a run of a study would do."""
+    words = ("problems", "integrators", "laws", "steps", "phases")
+    sizes = " x ".join(f"{n} {word}" for n, word in zip(plan.shape, words, strict=True))
+    total = 1
+    for n in plan.shape:
+        total *= n
+    print(f"{plan.title}\n{sizes} = {total} runs")
+    cells = f"{work.done} of {work.cells} cells (a step with its phases, or a reference)"
+    given_up = f", {work.given_up} were given up" if work.given_up else ""
+    print(f"{cells} are there{given_up}; {len(work.refused)} pairs are refused")
+    print(f"to do: {len(work.todo)} programs, {work.missing} cells")
+    if work.missing:
+        known = work.seconds == work.seconds  # not NaN
+        guess = f"at most about {work.seconds:.0f} CPU s" if known else "unknown before the first"
+        print(f"time: {guess}")
+
+
+def figures(
+    study: Studies = [],  # noqa: B006
+    out: Annotated[Path, typer.Option(help="Folder for data and figures.")] = Path("figures"),
+    force: Annotated[bool, typer.Option("--force", help="Recompute archived data.")] = False,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="Draw nothing: recompute archived data of each study and compare."
+        ),
+    ] = False,
+) -> None:
+    """Compute and archive the data of studies and draw their figures. Data are computed again only
+    if their settings or the code that computes them have changed. With --verify, one set of data of
+    each study, chosen at random, is computed again; the exit code is 1 if it differs."""
+    with reported():
+        from nsdyn import studies
+        from nsdyn.studies.lib import redrawing
+        from nsdyn.studies.lib import verify as verification
+
+        chosen = {name: studies.get(name) for name in study or studies.names()}
+        if verify:
+            found = [
+                row
+                for name in progress(chosen, "verifying")
+                for row in verification.verified(chosen[name], name, out / name)
+            ]
+            show_table("archived data", ("study", "data", "verdict"), [row[:3] for row in found])
+            if not all(row.ok for row in found):
+                raise typer.Exit(1)
+            return
+        files: list[Path] = []
+        for name in progress(chosen, "study"):
+            files += redrawing.made(chosen[name], out / name, force)
+        print("\n".join(str(file) for file in files))
