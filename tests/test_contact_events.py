@@ -5,12 +5,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from references import tippe_top as reference
 
 import nsdyn
 from nsdyn.integrators import RK4, DormandPrince, EventDriven, GeneralizedAlpha
 from nsdyn.multibody import free_bodies, surfaces
 from nsdyn.problems.tippe_top import tippe_top
+from nsdyn.studies.lib import sliding_top as reference
 
 G = 9.81
 OPEN, STICK, SLIP = 0, 1, 2
