@@ -81,8 +81,14 @@ def directions(model: Model, point: Point, psi: Forces) -> Directions:
     square = jnp.sum(slip * slip, axis=1, keepdims=True)
     turns = ~fixed & (square > 0)
     back = jnp.sum(slip * held, axis=1, keepdims=True) < 0
-    length = jnp.sqrt(jnp.where(turns, square, 1.0))
-    return jnp.where(turns, jnp.where(back, -1.0, 1.0) * slip / length, held)
+    along = jnp.where(back, -1.0, 1.0) * slip / _divisor(square)
+    return jnp.where(turns, along, held)
+
+
+def _divisor(square: Float[Array, "k 1"]) -> Float[Array, "k 1"]:
+    """The length, or 1 for none."""
+    length = small.root(square)
+    return jnp.where(length > 0, length, 1.0)
 
 
 def turned(model: Model, point: Point, a: Velocity, lam: Rows, h: Number, p: Params) -> Point:
@@ -95,7 +101,7 @@ def turned(model: Model, point: Point, a: Velocity, lam: Rows, h: Number, p: Par
     square = jnp.sum(slip * slip, axis=1, keepdims=True)
     fast = closed.fastest_turns(a, -contacts.padded(model, lam))
     slow = jax.lax.stop_gradient(square <= (h * fast) ** 2)  # (3)
-    t = jnp.where(slow, held, slip / jnp.sqrt(jnp.where(slow, 1.0, square)))
+    t = jnp.where(slow, held, slip / _divisor(square))
     slips = (closed.mode == SLIP)[:, None]
     return contacts.with_directions(model, point, jnp.where(slips, t, 0.0), slow)
 

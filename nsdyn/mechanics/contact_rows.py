@@ -164,9 +164,8 @@ def speeds(
     follows them."""
     if all(part.follows is None for part, _, _ in _contacts(model)):
         return None
-    square = jnp.sum(rates[:, 1:] ** 2, axis=1)
-    moves = (square > 0) & (mode != STICK)
-    return jnp.where(moves, jnp.sqrt(jnp.where(moves, square, 1.0)), 0.0)
+    speed = small.root(jnp.sum(rates[:, 1:] ** 2, axis=1))
+    return jnp.where(mode == STICK, 0.0, speed)
 
 
 def modes(model: Model, point: Point) -> Int[Array, " k"]:

@@ -236,9 +236,7 @@ class Meeting:
 
 
 def _length(x: Directions) -> PerContact:
-    square = jnp.sum(x * x, axis=1)
-    some = square > 0
-    return jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
+    return small.root(jnp.sum(x * x, axis=1))
 
 
 def _unit(x: Directions) -> Directions:
