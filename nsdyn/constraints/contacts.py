@@ -37,7 +37,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from nsdyn import _expect as expect
 from nsdyn._jitted import compiled_quickly
@@ -58,6 +58,7 @@ from nsdyn._types import (
 from nsdyn.constraints.base import AbstractConstraint, AbstractReport, Scale, Start
 from nsdyn.constraints.fixed import AFFINE
 from nsdyn.errors import ProblemError
+from nsdyn.numerics import small
 from nsdyn.numerics.cone_problem import OPEN, SLIP, STICK
 
 NAMES = {OPEN: "open", STICK: "stick", SLIP: "slip"}
@@ -264,6 +265,13 @@ class Contacts(AbstractContacts):
     @property
     def title(self) -> str:
         return label(self.gap)
+
+
+def slipping(slip: Float[Array, "k t"], still: Bool[Array, " k"]) -> Float[Array, " k"]:
+    """The speeds for (5) of contacts with these velocities: 0 for those that are still, else more,
+    also at the instant at which a slip begins."""
+    speed = small.root(jnp.sum(slip * slip, axis=1))
+    return jnp.where(still, 0.0, jnp.maximum(speed, small.SMALLEST))
 
 
 def given_coefficients(

@@ -122,7 +122,8 @@ class ClosedContacts:
         self.here = SaddlePoint(model, point, p)
         self.rows = ContactRows(self.here)
         self.mode = contacts.modes(model, point)
-        self.mu = contacts.coefficients(model, p).mu
+        self.psi = contacts.padded(model, self.here.psi(point.v))
+        self.mu = contacts.laws(model, p, self.psi, self.mode == STICK).mu
 
     def motion(self) -> Motion:
         """How the mechanism moves."""
@@ -130,9 +131,9 @@ class ClosedContacts:
         v = here.point.v
         gamma = here.gamma(v)
         a, lam = here.solve(here.f(v), -gamma)
-        c = self.rows.rates(a) + contacts.padded(here.model, gamma)  # (1)
-        psi = contacts.padded(here.model, here.psi(v))
-        t = directions(here.model, here.point, psi)
+        given = self.rows.given(contacts.normal_forces(here.model, here.point, here.p))
+        c = self.rows.rates(a) + contacts.padded(here.model, gamma) + given  # (1)
+        t = directions(here.model, here.point, self.psi)
         r = reactions(self.rows.W, c, self.mode, self.mu, t)  # (2)
         a, lam, _ = self.rows.landed(a, lam, here.G, r)
         return Motion(a, lam, r, c)
