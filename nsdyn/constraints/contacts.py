@@ -123,7 +123,7 @@ class AbstractContacts(AbstractConstraint):
             if speeds is None:
                 raise ProblemError(
                     f"{type(self).__name__}(mu=SpeedDependent(...)): expected an integrator that "
-                    "follows the speed of slip; use MoreauJean() or NSGA()"
+                    "follows the speed of slip; use MoreauJean(), NSGA() or EventDriven(RK4())"
                 )
             found["mu"] = self.follows.function(speeds, p)
         each = lambda name: jnp.broadcast_to(jnp.asarray(found[name], float), (k,))
@@ -166,7 +166,7 @@ class Contacts(AbstractContacts):
 
     mu, e and e_T are numbers, one for each contact, or functions of p. Contacts whose mode the run
     reports as 0 are open, 1 stick, 2 slip. Use an integrator that resolves contacts, such as
-    `MoreauJean()`.
+    `MoreauJean()` or `EventDriven(RK4())`.
     """
 
     rows_argument: ClassVar[str] = "(gap=...)"

@@ -356,9 +356,10 @@ def _round(
     follows = meeting.next_modes(v, memory.unless(hit))
     unsolved = hit & ~pressed.solved
     nothing = found.paradox & jnp.all(jnp.abs(free - impact.after(P)) <= meeting.tiny)
+    gain = jnp.asarray(law.gain_code(impact, P))
     code = first_of(
         (unsolved, jnp.asarray(int(Status.CONTACT_UNSOLVED))),
-        (hit, jnp.asarray(law.gain_code(impact, P))),
+        (hit & (gain != Status.OK), gain),
         (nothing | follows.paradox, jnp.asarray(int(Status.PAINLEVE))),
         (~follows.solved, jnp.asarray(int(Status.CONTACT_UNSOLVED))),
     )
