@@ -87,8 +87,7 @@ def friction_oscillator(
     k: Number = 1.0,
     t_end: float = 25.0,
 ) -> nsdyn.Problem:
-    """A mass on a spring comes to rest by dry friction; run it with NSGA or MoreauJean. params: m,
-    k, N, mu."""
+    """A mass on a spring comes to rest by dry friction. params: m, k, N, mu."""
     values = {"m": m, "k": k, "N": N, "mu": mu}
     return nsdyn.Problem(
         "friction_oscillator",

@@ -5,12 +5,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from references import tippe_top as reference
 
 import nsdyn
-from nsdyn.integrators import RK4, DormandPrince, EventDriven, GeneralizedAlpha
+from nsdyn.integrators import RK4, DormandPrince, EventDriven, GeneralizedAlpha, RadauIIA
 from nsdyn.multibody import free_bodies, surfaces
+from nsdyn.problems.belt import belt, period
+from nsdyn.problems.friction_oscillator import friction_oscillator
 from nsdyn.problems.tippe_top import tippe_top
+from nsdyn.studies.lib import sliding_top as reference
 
 G = 9.81
 OPEN, STICK, SLIP = 0, 1, 2
@@ -175,6 +177,15 @@ def test_dormand_prince_agrees():
     np.testing.assert_allclose(phi, [0.4589515267392525, -0.0470311168989299], atol=1e-9)
 
 
+@pytest.mark.slow
+def test_radau_agrees():
+    integrator = EventDriven(RadauIIA())
+    assert np.max(bowl_error(integrator, 20)) < 1e-9
+    found, phi = turning_points(integrator, 0.02)
+    assert found.events.mode_after.tolist() == [[SLIP], [STICK]]
+    np.testing.assert_allclose(phi, [0.4589515267392525, -0.0470311168989299], atol=1e-9)
+
+
 def turning_points(integrator, step):
     found = nsdyn.simulate(PARTICLE, integrator, step=step, check=False)
     q = found.events.q
@@ -205,6 +216,62 @@ def test_dry_friction_oscillator():
     assert found.events.t[-1] == pytest.approx(np.arctan(6 / 13) + 7 * np.pi, abs=1e-6)
     assert found.mode[-1].tolist() == [STICK]
     assert found.q[-1, 0] == pytest.approx(15 - np.sqrt(205), abs=1e-6)
+
+
+# Friction where a given force presses.
+
+
+def test_friction_oscillator_with_a_given_force():
+    """Turning points sqrt(205) - 1 - 2 k; it rests at 15 - sqrt(205)."""
+    found = nsdyn.simulate(friction_oscillator(), EVENTS, step=0.01, check=False)
+    assert found.events.mode_after.ravel().tolist() == [SLIP] * 7 + [STICK]
+    assert found.events.t[-1] == pytest.approx(np.arctan(6 / 13) + 7 * np.pi, abs=1e-8)
+    assert found.q[-1, 0] == pytest.approx(15 - np.sqrt(205), abs=1e-9)
+    np.testing.assert_allclose(found.lam[-1], [-1, np.sqrt(205) - 15], atol=1e-9)
+
+
+def test_stick_and_slip_on_a_belt():
+    """mu(0) while it sticks, the limit mu(0+) where slip begins; the period is known."""
+    found = nsdyn.simulate(belt(), EVENTS, step=0.01, check=False)
+    assert found.events.mode_after.ravel().tolist() == [SLIP, STICK] * 3
+    assert found.events.t[0] == pytest.approx(5.0, abs=1e-10)
+    np.testing.assert_allclose(np.diff(found.events.t[::2]), period(), atol=1e-8)
+
+
+def unit_mass(q, p):
+    return jnp.eye(1)
+
+
+def no_force(q, v, t, p):
+    return jnp.zeros(1)
+
+
+def speed(q, v, t, p):
+    return v[0]
+
+
+def wave(q, v, t, p):
+    return jnp.cos(t)
+
+
+def test_a_force_that_presses_now_and_then():
+    """Nothing rubs while cos t < 0. v = v0 - mu sin t until pi/2, v0 - mu until 3 pi/2, then
+    v0 - mu (2 + sin t), until it rests."""
+    problem = nsdyn.Problem(
+        "brake",
+        nsdyn.System(mass=unit_mass, force=no_force),
+        nsdyn.Friction(speed, wave, mu=0.5),
+        q0=[0.0],
+        v0=[1.25],
+        t_end=7.0,
+    )
+    found = nsdyn.simulate(problem, EVENTS, step=0.02, check=False)
+    assert found.events.mode_after.ravel().tolist() == [OPEN, SLIP, STICK]
+    times = np.pi * np.array([1 / 2, 3 / 2, 2 + 1 / 6])
+    np.testing.assert_allclose(found.events.t, times, atol=1e-8)
+    late = found.t > times[1]
+    exact = np.where(found.t < times[2], 1.25 - 0.5 * (2 + np.sin(found.t)), 0.0)[late]
+    np.testing.assert_allclose(found.v[late, 0], exact, atol=1e-8)
 
 
 def test_a_particle_leaves_a_sphere():
@@ -260,9 +327,9 @@ BODY = nsdyn.Problem(
 )
 
 
-def body(q0, v0, t_end, step=0.01, **values):
-    params = {**BODY.params, **values}
-    return nsdyn.simulate(BODY, EVENTS, step=step, q0=q0, v0=v0, t_end=t_end, params=params)
+def body(q0, v0, t_end, step=0.01, law=None, **values):
+    start = {"q0": q0, "v0": v0, "params": {**BODY.params, **values}}
+    return nsdyn.simulate(BODY, EVENTS, law=law, step=step, t_end=t_end, **start)
 
 
 def test_a_block_slides_to_rest():
@@ -331,6 +398,11 @@ def test_painleves_rod():
     found = body(start, [1, 0, 0], 0.02, step=0.001, **rod)
     assert len(found.events) == 0
     assert np.all(found.mode[:, 0] == SLIP)
+    # a law for which only contacts that approach collide has no impulse here
+    with pytest.raises(nsdyn.SimulationError, match="Painleve") as error:
+        body(start, [-1, 0, 0], 0.02, step=0.001, law=nsdyn.laws.Sequential(), **rod)
+    assert error.value.status is nsdyn.Status.PAINLEVE
+    assert error.value.t == 0.0
 
 
 # Other constraints beside contacts: two carts joined by a rod, the second loaded.
@@ -668,7 +740,9 @@ def test_a_sweep_equals_single_runs():
         )
         np.testing.assert_allclose(many[i].q, one.q, rtol=1e-12, atol=1e-13)
         assert np.array_equal(many[i].mode, one.mode)
-        np.testing.assert_allclose(many[i].events.t, one.events.t, rtol=1e-12)
+        count = len(one.events)
+        assert many.events.count[i] == count > 0
+        np.testing.assert_allclose(many.events.t[i, :count], one.events.t, rtol=1e-12)
 
 
 def test_what_event_driven_runs_cannot_do_is_named():

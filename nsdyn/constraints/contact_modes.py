@@ -1,4 +1,4 @@
-"""`Contacts` with modes that the motion obeys, as event-driven runs see them.
+"""`Contacts` and `Friction` with modes that the motion obeys, as event-driven runs see them.
 
 Along a smooth motion each contact is in one of three modes, with the force r on the mechanism,
 
@@ -14,8 +14,13 @@ through it. Where the slip is so slow that a step could not follow its direction
 contact holds a fourth number, 1 if that is so (`nsdyn.mechanics.closed_contacts`). A contact
 without friction slips, in (4) with mu = 0, and (5) does not matter. What follows an event is the
 matter of `nsdyn.stepping.contact_change`.
+
+Where a given force N presses (`Friction`) nothing is open unless N is negative: in place of gap and
+r_N, -N and N fall through 0. A coefficient that follows the speed of slip is mu(0) in (3), and
+mu(|psi_T|) in (4), with the limit mu(0+) at the instant at which a slip begins.
 """
 
+import equinox as eqx
 import jax.numpy as jnp
 
 from nsdyn._types import (
@@ -32,16 +37,19 @@ from nsdyn._types import (
     Velocity,
 )
 from nsdyn.constraints.base import AbstractConstraint, Scale
-from nsdyn.constraints.contacts import Contacts
+from nsdyn.constraints.contacts import AbstractContacts, Contacts, slipping
+from nsdyn.constraints.friction import Friction
 from nsdyn.numerics.cone_problem import OPEN, STICK
 
 MOST_TANGENTS = 3  # directions along a surface, with spin
 
 
 class ContactModes(AbstractConstraint):
-    """The contacts of a `Contacts` with their modes. A run makes it; users give `Contacts`."""
+    """The contacts of a `Contacts` or `Friction` with their modes. A run makes it; users give
+    those. count: how many there are."""
 
-    contacts: Contacts
+    contacts: AbstractContacts
+    count: int = eqx.field(static=True)
 
     @property
     def unilateral(self) -> bool:
@@ -73,8 +81,7 @@ class ContactModes(AbstractConstraint):
 
     def hold(self, q: AnyConfiguration, t: AnyTime, p: Params) -> Held:
         """t_0, padded, and whether t = t_0; zero where that is not known."""
-        k = jnp.size(self.contacts.gap(q, t, p))
-        return jnp.zeros((k, MOST_TANGENTS + 1))
+        return jnp.zeros((self.count, MOST_TANGENTS + 1))
 
     def guards(
         self, q: Configuration, v: Velocity, lam: Rows, t: Time, p: Params, mode: Mode, held: Held
@@ -82,16 +89,25 @@ class ContactModes(AbstractConstraint):
         """(1), (2) or (4) of each contact, then, with friction, (3) or (5) of each."""
         k = mode.shape[0]
         r = -lam.reshape(k, -1)
-        normal = jnp.where(mode == OPEN, self.contacts.gaps(q, t, p), r[:, 0])
+        normal = self._normal_guards(q, v, t, p, mode, r[:, 0])
         if r.shape[1] == 1:
             return normal
-        mu = self.contacts.coefficients(p, k)[0]
-        sticks = (mu * r[:, 0]) ** 2 - jnp.sum(r[:, 1:] ** 2, axis=1)  # (3)
         slip = self.contacts.slips(q, v, t, p, k)
+        mu = self.contacts.coefficients(p, k, slipping(slip, mode == STICK))[0]
+        sticks = (mu * r[:, 0]) ** 2 - jnp.sum(r[:, 1:] ** 2, axis=1)  # (3)
         slips = jnp.sum(slip * held[:, : slip.shape[1]], axis=1)  # (5)
         slips = jnp.where(mu > 0, slips, 1.0)
         tangential = jnp.where(mode == STICK, sticks, slips)
         return jnp.concatenate([normal, jnp.where(mode == OPEN, 1.0, tangential)])
+
+    def _normal_guards(
+        self, q: Configuration, v: Velocity, t: Time, p: Params, mode: Mode, r_N: Rows
+    ) -> Guards:
+        if isinstance(self.contacts, Friction):
+            N = self.contacts.normal_forces(q, v, t, p)
+            return jnp.where(mode == OPEN, -N, N)
+        assert isinstance(self.contacts, Contacts)
+        return jnp.where(mode == OPEN, self.contacts.gaps(q, t, p), r_N)
 
     @property
     def title(self) -> str:

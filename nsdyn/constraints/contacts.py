@@ -37,7 +37,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from nsdyn import _expect as expect
 from nsdyn._jitted import compiled_quickly
@@ -58,6 +58,7 @@ from nsdyn._types import (
 from nsdyn.constraints.base import AbstractConstraint, AbstractReport, Scale, Start
 from nsdyn.constraints.fixed import AFFINE
 from nsdyn.errors import ProblemError
+from nsdyn.numerics import small
 from nsdyn.numerics.cone_problem import OPEN, SLIP, STICK
 
 NAMES = {OPEN: "open", STICK: "stick", SLIP: "slip"}
@@ -122,7 +123,7 @@ class AbstractContacts(AbstractConstraint):
             if speeds is None:
                 raise ProblemError(
                     f"{type(self).__name__}(mu=SpeedDependent(...)): expected an integrator that "
-                    "follows the speed of slip; use MoreauJean() or NSGA()"
+                    "follows the speed of slip; use MoreauJean(), NSGA() or EventDriven(RK4())"
                 )
             found["mu"] = self.follows.function(speeds, p)
         each = lambda name: jnp.broadcast_to(jnp.asarray(found[name], float), (k,))
@@ -165,7 +166,7 @@ class Contacts(AbstractContacts):
 
     mu, e and e_T are numbers, one for each contact, or functions of p. Contacts whose mode the run
     reports as 0 are open, 1 stick, 2 slip. Use an integrator that resolves contacts, such as
-    `MoreauJean()`.
+    `MoreauJean()` or `EventDriven(RK4())`.
     """
 
     rows_argument: ClassVar[str] = "(gap=...)"
@@ -264,6 +265,13 @@ class Contacts(AbstractContacts):
     @property
     def title(self) -> str:
         return label(self.gap)
+
+
+def slipping(slip: Float[Array, "k t"], still: Bool[Array, " k"]) -> Float[Array, " k"]:
+    """The speeds for (5) of contacts with these velocities: 0 for those that are still, else more,
+    also at the instant at which a slip begins."""
+    speed = small.root(jnp.sum(slip * slip, axis=1))
+    return jnp.where(still, 0.0, jnp.maximum(speed, small.SMALLEST))
 
 
 def given_coefficients(

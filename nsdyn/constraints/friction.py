@@ -47,7 +47,7 @@ class Friction(AbstractContacts):
         `SpeedDependent(function)`.
 
     The mode that a run reports is 0 where nothing presses, 1 for stick, 2 for slip. Use an
-    integrator that resolves contacts, `MoreauJean()` or `NSGA()`.
+    integrator that resolves contacts: `MoreauJean()`, `NSGA()` or `EventDriven(RK4())`.
     """
 
     rows_argument: ClassVar[str] = "(slip=...)"

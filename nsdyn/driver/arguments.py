@@ -14,7 +14,6 @@ import numpy as np
 
 from nsdyn._watched import watch
 from nsdyn.constraints.base import AbstractConstraint, Scale
-from nsdyn.constraints.contacts import AbstractContacts
 from nsdyn.driver.grid import Grid
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw
@@ -25,7 +24,6 @@ from nsdyn.mechanics.model import Model
 from nsdyn.mechanics.system import System
 from nsdyn.problem import Problem, as_arrays
 from nsdyn.results.drawing import Drawing
-from nsdyn.stepping.event_driven import EventDriven
 from nsdyn.stepping.integrator import (
     AbstractIntegrator,
     AbstractSmoothMethod,
@@ -129,7 +127,7 @@ def setup(
     watch(driven, law)
     return Setup(
         system=problem.system,
-        parts=driven.constraints_of(problem.constraint),
+        parts=_parts(problem, driven),
         integrator=driven,
         law=law,
         tolerances=_default_tolerances() if tolerances is None else tolerances,
@@ -137,6 +135,11 @@ def setup(
         max_events=_whole("max_events", max_events),
         save_at=None if save_at is None else _save_at(save_at, grid),
     )
+
+
+def _parts(problem: Problem, driven: AbstractIntegrator) -> tuple[AbstractConstraint, ...]:
+    contacts = any(part.unilateral for part in problem.constraint)
+    return driven.constraints_of(problem.model()) if contacts else problem.constraint
 
 
 @cache
@@ -181,24 +184,11 @@ def _check_contacts(problem: Problem, driven: AbstractIntegrator, given: Any) ->
             "Use NSGA(), MoreauJean(), EventDriven(RK4()) or EventDriven(DormandPrince()), or "
             "Contact (without friction) in place of Contacts"
         )
-    _check_friction(parts, driven, given)
     if any(part.mode_depends_on_impact for part in parts):
         raise ProblemError(
             "Problem(constraint=...): expected Contact or Contacts, found both; their impacts "
             "would not know of each other. Put all gaps into Contacts"
         )
-
-
-def _check_friction(parts: tuple, driven: AbstractIntegrator, given: Any) -> None:
-    """Refuse friction that only time-stepping schemes resolve."""
-    if not isinstance(driven, EventDriven):
-        return
-    for part in parts:
-        if isinstance(part, AbstractContacts) and (part.is_pressed or part.follows is not None):
-            what = "Friction" if part.is_pressed else "Contacts(mu=SpeedDependent(...))"
-            raise ProblemError(
-                f"integrator: {given!r} does not resolve {what}; use NSGA() or MoreauJean()"
-            )
 
 
 def _check_impact_law(problem: Problem, law: AbstractLaw) -> None:

@@ -262,8 +262,7 @@ def _bisected(cone: Cone) -> Scalar:
 
 def _norm(x: Array) -> Scalar:
     """|x|, whose derivative at zero is zero."""
-    square = jnp.sum(x**2)
-    return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
+    return small.root(jnp.sum(x**2))
 
 
 # A function for beta

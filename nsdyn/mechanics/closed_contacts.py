@@ -81,8 +81,14 @@ def directions(model: Model, point: Point, psi: Forces) -> Directions:
     square = jnp.sum(slip * slip, axis=1, keepdims=True)
     turns = ~fixed & (square > 0)
     back = jnp.sum(slip * held, axis=1, keepdims=True) < 0
-    length = jnp.sqrt(jnp.where(turns, square, 1.0))
-    return jnp.where(turns, jnp.where(back, -1.0, 1.0) * slip / length, held)
+    along = jnp.where(back, -1.0, 1.0) * slip / _divisor(square)
+    return jnp.where(turns, along, held)
+
+
+def _divisor(square: Float[Array, "k 1"]) -> Float[Array, "k 1"]:
+    """The length, or 1 for none."""
+    length = small.root(square)
+    return jnp.where(length > 0, length, 1.0)
 
 
 def turned(model: Model, point: Point, a: Velocity, lam: Rows, h: Number, p: Params) -> Point:
@@ -95,7 +101,7 @@ def turned(model: Model, point: Point, a: Velocity, lam: Rows, h: Number, p: Par
     square = jnp.sum(slip * slip, axis=1, keepdims=True)
     fast = closed.fastest_turns(a, -contacts.padded(model, lam))
     slow = jax.lax.stop_gradient(square <= (h * fast) ** 2)  # (3)
-    t = jnp.where(slow, held, slip / jnp.sqrt(jnp.where(slow, 1.0, square)))
+    t = jnp.where(slow, held, slip / _divisor(square))
     slips = (closed.mode == SLIP)[:, None]
     return contacts.with_directions(model, point, jnp.where(slips, t, 0.0), slow)
 
@@ -116,7 +122,8 @@ class ClosedContacts:
         self.here = SaddlePoint(model, point, p)
         self.rows = ContactRows(self.here)
         self.mode = contacts.modes(model, point)
-        self.mu = contacts.coefficients(model, p).mu
+        self.psi = contacts.padded(model, self.here.psi(point.v))
+        self.mu = contacts.laws(model, p, self.psi, self.mode == STICK).mu
 
     def motion(self) -> Motion:
         """How the mechanism moves."""
@@ -124,9 +131,9 @@ class ClosedContacts:
         v = here.point.v
         gamma = here.gamma(v)
         a, lam = here.solve(here.f(v), -gamma)
-        c = self.rows.rates(a) + contacts.padded(here.model, gamma)  # (1)
-        psi = contacts.padded(here.model, here.psi(v))
-        t = directions(here.model, here.point, psi)
+        given = self.rows.given(contacts.normal_forces(here.model, here.point, here.p))
+        c = self.rows.rates(a) + contacts.padded(here.model, gamma) + given  # (1)
+        t = directions(here.model, here.point, self.psi)
         r = reactions(self.rows.W, c, self.mode, self.mu, t)  # (2)
         a, lam, _ = self.rows.landed(a, lam, here.G, r)
         return Motion(a, lam, r, c)

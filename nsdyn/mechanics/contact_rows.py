@@ -37,7 +37,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn._types import Jacobian, Params, Rows, Velocity
 from nsdyn.constraints.contact_modes import ContactModes
-from nsdyn.constraints.contacts import AbstractContacts, Contacts
+from nsdyn.constraints.contacts import AbstractContacts, Contacts, slipping
 from nsdyn.constraints.friction import Friction
 from nsdyn.mechanics.model import Model, Point, split
 from nsdyn.mechanics.saddle_point import SaddlePoint
@@ -164,9 +164,15 @@ def speeds(
     follows them."""
     if all(part.follows is None for part, _, _ in _contacts(model)):
         return None
-    square = jnp.sum(rates[:, 1:] ** 2, axis=1)
-    moves = (square > 0) & (mode != STICK)
-    return jnp.where(moves, jnp.sqrt(jnp.where(moves, square, 1.0)), 0.0)
+    speed = small.root(jnp.sum(rates[:, 1:] ** 2, axis=1))
+    return jnp.where(mode == STICK, 0.0, speed)
+
+
+def laws(
+    model: Model, p: Params, rates: Float[Array, "k d"], still: Bool[Array, " k"]
+) -> Coefficients:
+    """mu and E of contacts with the rates psi; those that are still have the mu of rest."""
+    return coefficients(model, p, slipping(rates[:, 1:], still))
 
 
 def modes(model: Model, point: Point) -> Int[Array, " k"]:

@@ -114,7 +114,7 @@ def retract(q: Configuration, dx: Velocity, p: Params) -> Configuration:
     d, phi = rates_of(dx)
     square = jnp.sum(phi * phi, axis=1, keepdims=True)
     some = square > NEAR
-    angle = jnp.sqrt(jnp.where(some, square, 1.0))
+    angle = jnp.sqrt(jnp.where(some, square, NEAR))
     cosine = jnp.where(some, jnp.cos(angle / 2), 1.0 - square / 8)
     share = jnp.where(some, jnp.sin(angle / 2) / angle, 0.5 - square / 48)
     turned = cosine * a + share * jnp.einsum("ijk,nk,nj->ni", SPIN, phi, a)

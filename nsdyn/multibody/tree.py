@@ -60,6 +60,7 @@ from jaxtyping import Array, Float
 from nsdyn._types import AnyConfiguration, Configuration, Numbers, Scalar, Velocity
 from nsdyn.errors import ProblemError, unknown
 from nsdyn.multibody.chain import EARTH, EPSILON, SKEW, skew, spatial_inertia
+from nsdyn.numerics import small
 
 WORLD = -1
 SHORT_PATH = 4  # bodies up to which a product of frames is written out
@@ -474,8 +475,7 @@ def kinematics(tree: Tree, q: Configuration, v: Velocity) -> Configuration:
 def quaternion_rate(a: Float[Array, " 4"], w: Float[Array, " 3"]) -> Float[Array, " 4"]:
     """(6)"""
     spin = jnp.matmul(jnp.matmul(SPIN, w), a)
-    squared = jnp.sum(w * w)
-    speed = jnp.where(squared > 0, jnp.sqrt(jnp.where(squared > 0, squared, 1.0)), 0.0)
+    speed = small.root(jnp.sum(w * w))
     return 0.5 * spin + 0.25 * speed * (1.0 - jnp.sum(a * a)) * a
 
 

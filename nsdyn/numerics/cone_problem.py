@@ -41,6 +41,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn._types import Scalar
+from nsdyn.numerics import small
 
 OPEN, STICK, SLIP = 0, 1, 2
 TINY = jnp.finfo(float).tiny
@@ -182,6 +183,4 @@ class ConeProblem(eqx.Module):
 
 def _length(x: Float[Array, "k t"]) -> PerContact:
     """|x| row by row, with the derivative 0 where x = 0."""
-    square = jnp.sum(x * x, axis=1)
-    some = square > 0
-    return jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
+    return small.root(jnp.sum(x * x, axis=1))

@@ -24,6 +24,7 @@ from nsdyn.numerics.rank import SMALLEST_PIVOT
 
 UNROLL = 5
 UNROLL_DEFINITE = 6  # for positive definite matrices, such as the mass matrix of a 6R robot
+SMALLEST = jnp.finfo(float).tiny
 WELL_APART = 1e-2  # squared sine above which an angle costs no digits
 
 
@@ -207,6 +208,16 @@ def total(terms: Iterable) -> Any:
     to remove; 0 if there are none."""
     terms = list(terms)
     return functools.reduce(operator.add, terms) if terms else 0.0
+
+
+def root(square: Array) -> Array:
+    """The square root, with the derivative 0 at 0.
+
+    A compiler may evaluate `square` twice, in another order of operations: once exactly 0, once
+    round-off. In place of 0 the root of SMALLEST is therefore taken, not that of 1, so that two
+    answers to `square > 0` do not make a length of 1 out of nothing."""
+    some = square > 0
+    return jnp.where(some, jnp.sqrt(jnp.where(some, square, SMALLEST)), 0.0)
 
 
 def entries(a: Float[Array, "m n"]) -> list[list[Scalar]]:

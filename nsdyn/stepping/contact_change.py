@@ -46,7 +46,7 @@ from nsdyn.laws.impact import AbstractImpactLaw, Impact
 from nsdyn.laws.newton import impact_law
 from nsdyn.mechanics import contact_rows as contacts
 from nsdyn.mechanics.closed_contacts import ClosedContacts, reactions
-from nsdyn.mechanics.contact_rows import ContactRows
+from nsdyn.mechanics.contact_rows import Coefficients, ContactRows
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import ROUND_OFF, SaddlePoint
 from nsdyn.numerics import cone, small
@@ -60,10 +60,10 @@ ROUNDS = 3
 STARTS = (0.0, 1.0, 2.0)  # of the search for impulses in each: times those with which all stick
 ENOUGH = 1e-9  # of an acceleration, relative to the largest: less is none
 
-PerContact = Float[Array, " k"]
-ContactMask = Bool[Array, " k"]
-Numbers = Float[Array, "k d"]
-Directions = Float[Array, "k t"]
+PerContact = Float[Array, " c"]
+ContactMask = Bool[Array, " c"]
+Numbers = Float[Array, "c d"]
+Directions = Float[Array, "c t"]
 
 
 class Memory(eqx.Module):
@@ -74,7 +74,7 @@ class Memory(eqx.Module):
     stops: those whose slip came to an end.
     """
 
-    mode: Int[Array, " k"]
+    mode: Int[Array, " c"]
     r: Numbers
     t: Directions
     lifts: ContactMask
@@ -110,7 +110,7 @@ class Next(NamedTuple):
     """The modes that follow: which, the directions of slip, which of them begin at rest, and
     whether there are any; if not, whether that is Painleve's paradox."""
 
-    mode: Int[Array, " k"]
+    mode: Int[Array, " c"]
     t: Directions
     still: ContactMask
     solved: Bool[Array, ""]
@@ -128,7 +128,6 @@ class Meeting:
         self.here = here
         self.model = model
         self.rows = ContactRows(here)
-        self.laws = contacts.coefficients(model, here.p)
         self.touching = touching
         diagonal = jnp.diagonal(self.rows.W).reshape(self.rows.shape)
         speed = jnp.sqrt(2 * model.system.kinetic(here.point.q, v, here.p))
@@ -149,13 +148,19 @@ class Meeting:
         """c."""
         gamma = self.here.gamma(v)
         a, _ = self.here.solve(self.here.f(v), -gamma)
-        return self.rows.rates(a) + contacts.padded(self.model, gamma)
+        point = self.here.point.replace(v=v)
+        given = self.rows.given(contacts.normal_forces(self.model, point, self.here.p))
+        return self.rows.rates(a) + contacts.padded(self.model, gamma) + given
+
+    def laws(self, psi: Numbers, still: ContactMask) -> Coefficients:
+        """mu and E for these rates."""
+        return contacts.laws(self.model, self.here.p, psi, still)
 
     def pushed(self, v: Velocity, P: Numbers) -> Velocity:
         """The velocity with these impulses of contacts too."""
         return v + small.matvec(self.rows.B, P.reshape(-1))
 
-    def stopped(self, psi: Numbers, mode: Int[Array, " k"]) -> Numbers:
+    def stopped(self, psi: Numbers, mode: Int[Array, " c"]) -> Numbers:
         """The impulses that take away the rates which must be zero in these modes."""
         none = jnp.zeros_like(psi)
         return reactions(self.rows.W, psi, mode, none[:, 0], none[:, 1:])
@@ -176,15 +181,17 @@ class Meeting:
         speed = _length(slip)
         still = speed <= _length(self.tiny[:, 1:])
         still = still | (memory.stops & (speed <= self.slow))
-        still = still & ~memory.breaks & (self.laws.mu > 0)
+        still = still & ~memory.breaks
+        still = still & (self.laws(psi, still).mu > 0)
         t = jnp.where(memory.breaks[:, None], -_unit(memory.r[:, 1:]), _unit(slip))
         pull = self.pull(v)
         idle = still & (memory.mode == SLIP) & ~memory.stops
         t = jnp.where(idle[:, None], memory.t, t)
-        still = still & ~(idle & self._go_along(pull, t, idle, memory))
+        moves = self.laws(psi, jnp.zeros_like(still)).mu
+        still = jnp.where(self._go_along(pull, moves, t, idle, memory), still & ~idle, still)
         stays = self.touching & (psi[:, 0] <= self.tiny[:, 0])
         on = stays & ~memory.lifts
-        W, c, mu = self._given(pull, still, t)
+        W, c, mu = self._given(pull, self.laws(psi, still).mu, still, t)
         found = cone.solve(W, c, mu, on, self._starts(W, c, on, memory))
         psi_N = small.matvec(W, found.P.reshape(-1)).reshape(c.shape)[:, 0] + c[:, 0]
         stuck = jnp.diagonal(W).reshape(c.shape)[:, 0] <= 0
@@ -199,34 +206,34 @@ class Meeting:
         return Next(mode, t, still, found.solved & ~jnp.any(falls), paradox)
 
     def _go_along(
-        self, c: Numbers, t: Directions, idle: ContactMask, memory: Memory
+        self, c: Numbers, mu: PerContact, t: Directions, idle: ContactMask, memory: Memory
     ) -> Bool[Array, ""]:
         """Whether contacts that are on the edge of their cone, but could not slip as others stick,
         begin to slip with those that leave their cone."""
         mode = jnp.where(memory.breaks, SLIP, memory.mode)
-        r = reactions(self.rows.W, c, mode, self.laws.mu, t)
+        r = reactions(self.rows.W, c, mode, mu, t)
         rate = small.matvec(self.rows.W, r.reshape(-1)).reshape(c.shape) + c
         along = jnp.sum(rate[:, 1:] * t, axis=1)
         backwards = idle & (along < -ENOUGH * jnp.max(jnp.abs(c)))
         return jnp.any(memory.breaks) & ~jnp.any(backwards)
 
     def _given(
-        self, c: Numbers, still: ContactMask, t: Directions
+        self, c: Numbers, mu: PerContact, still: ContactMask, t: Directions
     ) -> tuple[Float[Array, "kd kd"], Numbers, PerContact]:
         """W, c and mu with contacts of kind (4) reduced to their normal row."""
         k, d = c.shape
         W = self.rows.W.reshape(k * d, k, d)
-        drag = jnp.where(still, 0.0, self.laws.mu)[:, None] * t
+        drag = jnp.where(still, 0.0, mu)[:, None] * t
         normal = W[:, :, 0] - jnp.sum(W[:, :, 1:] * drag[None], axis=2)
         full = jnp.concatenate([normal[:, :, None], W[:, :, 1:]], axis=2).reshape(k * d, k * d)
         keep = (jnp.arange(d) == 0)[None, :] | still[:, None]
         rows = keep.reshape(-1)
         full = jnp.where(rows[:, None] & rows[None, :], full, 0.0)
-        return full, jnp.where(keep, c, 0.0), jnp.where(still, self.laws.mu, 0.0)
+        return full, jnp.where(keep, c, 0.0), jnp.where(still, mu, 0.0)
 
     def _starts(
         self, W: Float[Array, "kd kd"], c: Numbers, on: ContactMask, memory: Memory
-    ) -> Float[Array, "s k d"]:
+    ) -> Float[Array, "s c d"]:
         """Where the search for r begins: the forces before, none, and those with which all stick
         that can."""
         mode = jnp.where(on, STICK, OPEN)
@@ -236,9 +243,7 @@ class Meeting:
 
 
 def _length(x: Directions) -> PerContact:
-    square = jnp.sum(x * x, axis=1)
-    some = square > 0
-    return jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
+    return small.root(jnp.sum(x * x, axis=1))
 
 
 def _unit(x: Directions) -> Directions:
@@ -351,9 +356,10 @@ def _round(
     follows = meeting.next_modes(v, memory.unless(hit))
     unsolved = hit & ~pressed.solved
     nothing = found.paradox & jnp.all(jnp.abs(free - impact.after(P)) <= meeting.tiny)
+    gain = jnp.asarray(law.gain_code(impact, P))
     code = first_of(
         (unsolved, jnp.asarray(int(Status.CONTACT_UNSOLVED))),
-        (hit, jnp.asarray(law.gain_code(impact, P))),
+        (hit & (gain != Status.OK), gain),
         (nothing | follows.paradox, jnp.asarray(int(Status.PAINLEVE))),
         (~follows.solved, jnp.asarray(int(Status.CONTACT_UNSOLVED))),
     )
@@ -379,19 +385,21 @@ def _impact(
     """The impact of 2., or that of 5."""
     W = meeting.rows.W
     before = jnp.where(paradox, free, meeting.rates(meeting.here.point.v))
-    E = meeting.laws.E
+    still = _length(free[:, 1:]) <= _length(meeting.tiny[:, 1:])
+    laws = meeting.laws(free, still)
+    E = laws.E
     rests = jnp.abs(before[:, 0]) <= meeting.tiny[:, 0]
     kept = (memory.mode != OPEN) | rests
     slow = ~kept & (jnp.abs(E[:, 0] * before[:, 0]) <= meeting.rest[:, 0])  # (1)
     first = (jnp.arange(E.shape[1]) == 0)[None, :]
     E = jnp.where(first & slow[:, None], 0.0, E)
     all_stick = jnp.where(meeting.touching, STICK, OPEN)
-    P0 = reactions(W, free, all_stick, meeting.laws.mu, jnp.zeros_like(free[:, 1:]))
+    P0 = reactions(W, free, all_stick, laws.mu, jnp.zeros_like(free[:, 1:]))
     return Impact(
         W=W,
         before=before,
         free=free,
-        mu=meeting.laws.mu,
+        mu=laws.mu,
         E=jnp.where(paradox, 0.0, E),
         on=meeting.touching,
         kept=kept,

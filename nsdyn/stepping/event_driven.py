@@ -36,7 +36,7 @@ from nsdyn._jitted import traced_once
 from nsdyn._types import Flag, GuardMask, Guards, Number, Params
 from nsdyn.constraints.base import AbstractConstraint
 from nsdyn.constraints.contact_modes import ContactModes
-from nsdyn.constraints.contacts import Contacts
+from nsdyn.constraints.contacts import AbstractContacts
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw
 from nsdyn.mechanics.closed_contacts import turned
@@ -143,10 +143,10 @@ class EventDriven(AbstractIntegrator):
     def resolves_contacts(self) -> bool:
         return self.method.resolves_contacts
 
-    def constraints_of(
-        self, parts: tuple[AbstractConstraint, ...]
-    ) -> tuple[AbstractConstraint, ...]:
-        return tuple(ContactModes(x) if isinstance(x, Contacts) else x for x in parts)
+    def constraints_of(self, model: Model) -> tuple[AbstractConstraint, ...]:
+        each = zip(model.parts, model.mode_shapes, strict=True)
+        is_one = lambda part: isinstance(part, AbstractContacts)
+        return tuple(ContactModes(x, shape[0]) if is_one(x) else x for x, shape in each)
 
     @property
     def max_events_in_step(self) -> int:

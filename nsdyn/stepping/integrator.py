@@ -113,11 +113,9 @@ class AbstractIntegrator(eqx.Module):
         """Whether it finds the impulses of `Contacts`."""
         return False
 
-    def constraints_of(
-        self, parts: tuple[AbstractConstraint, ...]
-    ) -> tuple[AbstractConstraint, ...]:
-        """The constraints of a problem as this integrator sees them."""
-        return parts
+    def constraints_of(self, model: Model) -> tuple[AbstractConstraint, ...]:
+        """The constraints of the model of a problem as this integrator sees them."""
+        return model.parts
 
     @property
     def max_events_in_step(self) -> int:
