@@ -13,6 +13,7 @@ so quaternions keep their length in implicit and time-stepping schemes. Rotation
 a/|a|. params: "m" (n,) masses, "J" (n, 3) principal moments of inertia, "g" (3,) gravity.
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -48,24 +49,31 @@ def configuration(
 
 def rotations(q: Configuration) -> Float[Array, "n 3 3"]:
     """From body axes to the world."""
-    return jnp.stack([rotation(a) for a in bodies_of(q)[1]])
+    return jax.vmap(rotation)(bodies_of(q)[1])
 
 
 def places(
     q: Configuration, body: np.ndarray, at: Float[np.ndarray, "k 3"]
 ) -> tuple[Float[Array, "k 3"], Float[Array, "k 3"]]:
     """Where the points `at` of the bodies are, and the arms to them from the centres of mass."""
+    centres = bodies_of(q)[0][body]
+    if not np.any(at):
+        return centres, jnp.zeros(at.shape)
     arms = jnp.einsum("kij,kj->ki", rotations(q)[body], at)
-    return bodies_of(q)[0][body] + arms, arms
+    return centres + arms, arms
+
+
+def spins(q: Configuration, v: Velocity) -> Float[Array, "n 3"]:
+    """Angular velocities in the world."""
+    return jnp.einsum("nij,nj->ni", rotations(q), rates_of(v)[1])
 
 
 def velocities(
-    q: Configuration, v: Velocity, body: np.ndarray, arms: Float[Array, "k 3"]
+    v: Velocity, spins: Float[Array, "n 3"], body: np.ndarray, arms: Float[Array, "k 3"]
 ) -> Float[Array, "k 3"]:
-    """Velocities, in the world, of points of bodies; arms are those from the centres of mass."""
-    x, w = rates_of(v)
-    spin = jnp.einsum("nij,nj->ni", rotations(q), w)
-    return x[body] + jnp.cross(spin[body], arms)
+    """Velocities, in the world, of points of bodies that have these `spins`; arms are those from
+    the centres of mass."""
+    return rates_of(v)[0][body] + jnp.cross(spins[body], arms)
 
 
 def _masses(p: Params) -> Velocity:

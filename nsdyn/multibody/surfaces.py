@@ -3,7 +3,7 @@
 A ball is a point c of a body with a radius R; R = 0 is a corner. With the plane through o with the
 unit normal n, or with another ball,
 
-    gap = n.(c - o) - R                                                                          (1)
+    gap = n.(c - o) - s - R,   s the distance of the plane from o                                (1)
     gap = |c_a - c_b| - R_a - R_b,   n = (c_a - c_b)/|c_a - c_b|                                 (2)
 
 The points that touch are c - R n of the ball and, in (2), c_b + R_b n of the other. Their relative
@@ -52,11 +52,13 @@ class Ball(eqx.Module):
 class Plane(eqx.Module):
     """A plane at rest.
 
-    normal: to the side where bodies may be; of any length. point: a point of it.
+    normal: to the side where bodies may be; of any length. point: a point of it, or with `offset`
+    one that the plane is this far away from along its normal: a number, or a function of p.
     """
 
     normal: Place = eqx.field(static=True, default=(0.0, 0.0, 1.0), converter=tuple)
     point: Place = eqx.field(static=True, default=(0.0, 0.0, 0.0), converter=tuple)
+    offset: Size = eqx.field(static=True, default=0.0)
 
     @property
     def title(self) -> str:
@@ -96,7 +98,9 @@ class Pairs(eqx.Module):
             centres, _ = _centres([ball for ball, _ in self.on_planes], q)
             normals, points = _planes(self.on_planes)
             radii = _sizes([ball.radius for ball, _ in self.on_planes], p)
-            found.append(jnp.sum(normals * (centres - points), axis=1) - radii)  # (1)
+            offsets = _sizes([plane.offset for _, plane in self.on_planes], p)
+            heights = jnp.sum(normals * (centres - points), axis=1)
+            found.append(heights - offsets - radii)  # (1)
         if self.between:
             difference, _, _ = _differences(self.between, q)
             first = _sizes([a.radius for a, _ in self.between], p)
@@ -107,31 +111,35 @@ class Pairs(eqx.Module):
 
     def slips(self, q: Configuration, v: Velocity, p: Params) -> Float[Array, "k t"]:
         found = []
+        w = free_bodies.spins(q, v)
         if self.on_planes:
-            found.append(self._along_planes(q, v, p))
+            found.append(self._along_planes(q, v, w, p))
         if self.between:
-            found.append(self._between_balls(q, v, p))
+            found.append(self._between_balls(q, v, w, p))
         return jnp.concatenate(found)
 
-    def _along_planes(self, q: Configuration, v: Velocity, p: Params) -> Float[Array, "k t"]:
+    def _along_planes(
+        self, q: Configuration, v: Velocity, w: Array, p: Params
+    ) -> Float[Array, "k t"]:
         balls = [ball for ball, _ in self.on_planes]
         _, arms = _centres(balls, q)
         normals, _ = _planes(self.on_planes)
         radii = _sizes([ball.radius for ball in balls], p)
         touching = arms - radii[:, None] * normals
-        slip = free_bodies.velocities(q, v, _bodies(balls), touching)
-        return self._components(slip, normals, _spins(q, v)[_bodies(balls)], p)
+        slip = free_bodies.velocities(v, w, _bodies(balls), touching)
+        return self._components(slip, normals, w[_bodies(balls)], p)
 
-    def _between_balls(self, q: Configuration, v: Velocity, p: Params) -> Float[Array, "k t"]:
+    def _between_balls(
+        self, q: Configuration, v: Velocity, w: Array, p: Params
+    ) -> Float[Array, "k t"]:
         difference, arms_a, arms_b = _differences(self.between, q)
         normals = difference / jnp.sqrt(jnp.sum(difference**2, axis=1, keepdims=True))
         first = [a for a, _ in self.between]
         second = [b for _, b in self.between]
         outer_a = arms_a - _sizes([x.radius for x in first], p)[:, None] * normals
         outer_b = arms_b + _sizes([x.radius for x in second], p)[:, None] * normals
-        velocity = lambda balls, arms: free_bodies.velocities(q, v, _bodies(balls), arms)
+        velocity = lambda balls, arms: free_bodies.velocities(v, w, _bodies(balls), arms)
         slip = velocity(first, outer_a) - velocity(second, outer_b)
-        w = _spins(q, v)
         return self._components(slip, normals, w[_bodies(first)] - w[_bodies(second)], p)
 
     def _components(
@@ -217,12 +225,10 @@ def _planes(pairs: Sequence[tuple[Ball, Plane]]) -> tuple[np.ndarray, np.ndarray
 
 
 def _sizes(sizes: Sequence[Size], p: Params) -> Float[Array, " k"]:
-    return jnp.stack([jnp.asarray(x(p) if callable(x) else x, float) for x in sizes])
-
-
-def _spins(q: Configuration, v: Velocity) -> Float[Array, "n 3"]:
-    """Angular velocities in the world."""
-    return jnp.einsum("nij,nj->ni", free_bodies.rotations(q), free_bodies.rates_of(v)[1])
+    """Each kind of size is computed once."""
+    kinds = list(dict.fromkeys(sizes))
+    found = jnp.stack([jnp.asarray(x(p) if callable(x) else x, float) for x in kinds])
+    return found[np.array([kinds.index(x) for x in sizes])]
 
 
 def _basis(n: Float[AnyArray, "k 3"]) -> tuple[Array, Array]:

@@ -20,6 +20,9 @@ from nsdyn.native.writer import Memory, Storage
 # Numbers that a jaxpr computes, from which on it is a function. Smaller ones share much with what
 # calls them, sines first of all, and are fewer lines if they are written out there.
 LARGE = 2000
+# The same for the long steps of error control, which have many stages: written out, they are slower
+# (3R pendulum 98 instead of 78 us for a run to 1e-6, four-bar linkage 219 instead of 181).
+LARGE_IN_LONG_STEPS = 400
 MOST = 64  # numbers that one equation counts for at most
 MASK = "mask"
 CALLS = ("jit", "pjit")
@@ -119,9 +122,10 @@ class Signature:
 
 
 class Functions:
-    """The functions of a program."""
+    """The functions of a program: jaxprs that are called more than once and are `large`."""
 
-    def __init__(self, jaxpr: Any):
+    def __init__(self, jaxpr: Any, large: int = LARGE):
+        self.large = large
         self.made: dict[tuple, Function] = {}
         self.order: list[Function] = []
         self.count = 0
@@ -146,7 +150,7 @@ class Functions:
         return sum(map(self._count, inner)) if inner else own
 
     def wants(self, jaxpr: Any) -> bool:
-        return self.calls[id(jaxpr)] > 1 and self.weights[id(jaxpr)] >= LARGE
+        return self.calls[id(jaxpr)] > 1 and self.weights[id(jaxpr)] >= self.large
 
     @property
     def text(self) -> str:

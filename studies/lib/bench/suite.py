@@ -9,6 +9,7 @@ from typing import Any
 from nsdyn.studies.lib.bench import (
     batches,
     chain_cost,
+    contacts,
     peers,
     precision,
     runs,
@@ -38,6 +39,7 @@ def stages(quick: bool = False) -> dict[str, Callable[[], dict[str, Any]]]:
     if not quick:
         found |= {"large batches": batches.large, "memory": start.memory}
         found |= {"chains": _chains, "trees": tree_cost.trees}
+        found |= {"contacts": partial(contacts.contacts, 3)}
     return found
 
 
