@@ -442,4 +442,4 @@ def test_impacts_beside_other_events():
     close(together.Lam, [[3.0, -7.0]])
     taken = nsdyn.ledger(problem, together)
     close(taken.others, [-4.5])
-    close(taken.normal_loss, [[7.0 * 1.5]])
+    np.testing.assert_allclose(taken.normal_loss, [[7.0 * 1.5]], rtol=1e-13)
