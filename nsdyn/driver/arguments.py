@@ -24,6 +24,7 @@ from nsdyn.mechanics.model import Model
 from nsdyn.mechanics.system import System
 from nsdyn.problem import Problem, as_arrays
 from nsdyn.results.drawing import Drawing
+from nsdyn.stepping.event_driven import EventDriven
 from nsdyn.stepping.integrator import (
     AbstractIntegrator,
     AbstractSmoothMethod,
@@ -138,8 +139,11 @@ def setup(
 
 
 def _parts(problem: Problem, driven: AbstractIntegrator) -> tuple[AbstractConstraint, ...]:
+    """The constraints as the integrator sees them. Shapes are checked later, so that only an
+    integrator whose contacts have modes asks for the model here."""
     contacts = any(part.unilateral for part in problem.constraint)
-    return driven.constraints_of(problem.model()) if contacts else problem.constraint
+    modes = contacts and isinstance(driven, EventDriven)
+    return driven.constraints_of(problem.model()) if modes else problem.constraint
 
 
 @cache

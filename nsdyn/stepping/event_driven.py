@@ -145,8 +145,10 @@ class EventDriven(AbstractIntegrator):
 
     def constraints_of(self, model: Model) -> tuple[AbstractConstraint, ...]:
         each = zip(model.parts, model.mode_shapes, strict=True)
-        is_one = lambda part: isinstance(part, AbstractContacts)
-        return tuple(ContactModes(x, shape[0]) if is_one(x) else x for x, shape in each)
+        return tuple(
+            ContactModes(part, shape[0]) if isinstance(part, AbstractContacts) else part
+            for part, shape in each
+        )
 
     @property
     def max_events_in_step(self) -> int:
