@@ -230,8 +230,8 @@ def found_gaps(problem, q):
 
 @pytest.mark.slow
 def test_a_box_comes_to_rest_in_a_corner():
-    """It strikes both walls, never gains energy, and stands still near them. Where it bounces it may
-    overlap for a step, by less than it moves in one; at rest it does not."""
+    """It strikes both walls, never gains energy, and stands still near them. Where it bounces it
+    may overlap for a step, by less than it moves in one; at rest it does not."""
     box = problems.box_in_corner()
     found = nsdyn.simulate(box, MoreauJean(), step=1e-3, t_end=0.6)
     assert found.ok
