@@ -39,12 +39,13 @@ def falling_box() -> nsdyn.Problem:
     square = np.array(HALF) ** 2
     floor = surfaces.Plane()
     corners = [(corner, floor) for corner in surfaces.box(0, HALF)]
-    turned = [[np.cos(TURN / 2), np.sin(TURN / 2), 0.0, 0.0]]
+    turned = jnp.array([[np.cos(TURN / 2), np.sin(TURN / 2), 0.0, 0.0]])
+    place = jnp.array([[0.0, 0.0, HEIGHT]])
     return nsdyn.Problem(
         "falling_box",
         free_bodies.SYSTEM,
         surfaces.contacts(corners, mu=MU, e=E),
-        q0=free_bodies.configuration([[0.0, 0.0, HEIGHT]], turned),
+        q0=free_bodies.configuration(place, turned),
         v0=np.array([0.5, 0.0, 0.0, 0.0, 0.0, 1.0]),
         t_end=STEP * STEPS,
         params={
