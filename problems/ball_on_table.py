@@ -71,7 +71,7 @@ TABLE = nsdyn.Contacts(above_table, e=restitution)
 def ball_on_table(
     A: float = 0.0028, f: float = 10.0, e: float = 0.5, g: float = 9.81, periods: int = 10
 ) -> nsdyn.Problem:
-    """A ball bounces on a table; run it with NSGA or MoreauJean. params: m, g, A, f, e."""
+    """A ball bounces on a table. params: m, g, A, f, e."""
     phi = phase(A, f, e, g)
     start = phi / (2 * np.pi * f)
     values = {"m": 1.0, "g": g, "A": A, "f": f, "e": e}

@@ -73,7 +73,7 @@ def friction_bowl(
     g: Number = 9.81,
     t_end: float = 2.5,
 ) -> nsdyn.Problem:
-    """A particle slides in a bowl from rest at the angle phi0; run it with NSGA or MoreauJean.
+    """A particle slides in a bowl from rest at the angle phi0.
     params: m, R, mu, g."""
     values = {"m": m, "R": R, "mu": mu, "g": g}
     params = {name: jnp.asarray(value, float) for name, value in values.items()}

@@ -70,7 +70,7 @@ def impacting_stick(
     g: Number = 10.0,
     t_end: float = 0.2,
 ) -> nsdyn.Problem:
-    """A rod falls on its lower end, from 1 cm above the floor; run it with NSGA or MoreauJean.
+    """A rod falls on its lower end, from 1 cm above the floor.
     params: m, l, mu, e, g."""
     values = {"m": m, "l": l, "mu": mu, "e": e, "g": g}
     params = {name: jnp.asarray(value, float) for name, value in values.items()}

@@ -72,7 +72,7 @@ def painleve_rod(
     g: Number = 9.81,
     t_end: float = 0.2,
 ) -> nsdyn.Problem:
-    """A rod slides on its lower end with the velocity vx; run it with NSGA or MoreauJean. params:
+    """A rod slides on its lower end with the velocity vx. params:
     m, l, mu, g."""
     values = {"m": m, "l": l, "mu": mu, "g": g}
     params = {name: jnp.asarray(value, float) for name, value in values.items()}

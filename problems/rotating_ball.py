@@ -76,7 +76,7 @@ def rotating_ball(
     g: Number = 9.81,
     t_end: float = 1.1,
 ) -> nsdyn.Problem:
-    """A spinning ball falls on the floor; run it with NSGA or MoreauJean. params: m, R, mu, e,
+    """A spinning ball falls on the floor. params: m, R, mu, e,
     g."""
     values = {"m": m, "R": R, "mu": mu, "e": e, "g": g}
     zero = jnp.zeros(())

@@ -13,7 +13,7 @@ whose lines make an angle alpha with the vertical and pass through it, need
 
     mu >= tan(alpha/2),   sin(alpha) = 1/sqrt(3) in this pyramid: mu >= 0.318                    (1)
 
-but the rest is in unstable equilibrium: four spheres stay without a rim.
+Four spheres stay without a rim. Twenty keep their layers behind the rim, but do not come to rest.
 
 All numbers are assumed.
 """

@@ -60,7 +60,7 @@ COORDINATES = ("x [m]", "y [m]", "z [m]", "a0", "a1", "a2", "a3")
 def tippe_top(
     theta0: Number = 0.1, w0: Number = 180.0, mu: Number = 0.3, t_end: float = 8.0
 ) -> nsdyn.Problem:
-    """A top that turns over; run it with NSGA or MoreauJean. params: m, J, g, mu, R."""
+    """A top that turns over. params: m, J, g, mu, R."""
     half = jnp.asarray(theta0, float) / 2
     params = {
         "m": jnp.array([6e-3]),

@@ -113,7 +113,7 @@ POLE = nsdyn.Contacts(
 
 
 def woodpecker(mu: Number = 0.3, e: Number = 0.5, t_end: float = 0.5) -> nsdyn.Problem:
-    """A toy woodpecker goes down its pole; e is that of the beak. Run it with NSGA or MoreauJean.
+    """A toy woodpecker goes down its pole; e is that of the beak.
     params: the lengths, masses and the spring of the docstring, mu, e."""
     params = {name: jnp.asarray(value) for name, value in PARAMS.items()}
     edge = -(params["r_M"] - params["r_O"]) / params["h_M"]

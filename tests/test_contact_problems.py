@@ -202,7 +202,7 @@ def test_a_table_stands_and_slides():
             0.01,
             marks=pytest.mark.xfail(
                 reason="its layers hold, but at 0.6 s spheres still move by 8 mm/s and overlap by "
-                "8e-6 m: positions are pushed out while velocities approach"
+                "8e-6 m; why is not known"
             ),
         ),
     ],
