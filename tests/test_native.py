@@ -337,6 +337,7 @@ def test_functions_called_more_than_once(lanes, monkeypatch):
     """Numbers, arrays in memory, constants, loops and masks in functions; arguments that come back
     as results."""
     monkeypatch.setattr(functions, "LARGE", 1)
+    monkeypatch.setattr(functions, "LARGE_IN_LONG_STEPS", 1)
 
     @jax.jit
     def fine(x, y, n):
@@ -373,6 +374,7 @@ def test_functions_called_more_than_once(lanes, monkeypatch):
 
 def test_a_function_is_written_once_for_constants_and_once_for_each_pattern(monkeypatch):
     monkeypatch.setattr(functions, "LARGE", 1)
+    monkeypatch.setattr(functions, "LARGE_IN_LONG_STEPS", 1)
     inner = jax.jit(lambda x, y: jnp.sin(x) * y)
     outer = lambda x, y: [inner(x, y), inner(y, x), inner(x, x), inner(x, 2.0), inner(y, 2.0)]
     text = Source(traced(outer, [np.ones(2)] * 2, 1)[0], [False] * 2, 1).text
@@ -383,6 +385,7 @@ def test_a_function_is_written_once_for_constants_and_once_for_each_pattern(monk
 def test_the_caller_of_a_function_computes_sines_of_what_it_passes(lanes, monkeypatch):
     """Once for several calls, and not at all if the function may do without."""
     monkeypatch.setattr(functions, "LARGE", 1)
+    monkeypatch.setattr(functions, "LARGE_IN_LONG_STEPS", 1)
 
     @jax.jit
     def deeper(p, q):

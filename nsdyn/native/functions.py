@@ -122,10 +122,10 @@ class Signature:
 
 
 class Functions:
-    """The functions of a program: jaxprs that are called more than once and are `large`."""
+    """The functions of a program: jaxprs that are called more than once and are large."""
 
-    def __init__(self, jaxpr: Any, large: int = LARGE):
-        self.large = large
+    def __init__(self, jaxpr: Any, in_long_steps: bool = False):
+        self.large = LARGE_IN_LONG_STEPS if in_long_steps else LARGE
         self.made: dict[tuple, Function] = {}
         self.order: list[Function] = []
         self.count = 0

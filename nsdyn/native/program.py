@@ -19,7 +19,7 @@ import numpy as np
 
 from nsdyn.native import control, elementwise, reductions
 from nsdyn.native.build import kept_library, library, name_of
-from nsdyn.native.functions import LARGE, LARGE_IN_LONG_STEPS, Functions
+from nsdyn.native.functions import Functions
 from nsdyn.native.graph import BOOL, INT, SHORT, kind_of
 from nsdyn.native.lowering import Lowering, Value
 from nsdyn.native.prelude import prelude
@@ -52,8 +52,7 @@ class Source:
     def __init__(self, jaxpr: Any, own: Sequence[bool], lanes: int, rare: bool = False):
         inputs = [(v.aval.shape, np.dtype(v.aval.dtype)) for v in jaxpr.jaxpr.invars]
         outputs = [(v.shape, np.dtype(v.dtype)) for v in jaxpr.out_avals]
-        large = LARGE if rare or lanes > 1 else LARGE_IN_LONG_STEPS
-        functions = Functions(jaxpr.jaxpr, large)
+        functions = Functions(jaxpr.jaxpr, in_long_steps=lanes == 1 and not rare)
         lower = Lowering(lanes, functions)
         args = [
             _argument(lower, k, v.aval, flag or lanes == 1)
