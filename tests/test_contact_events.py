@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mechanisms import G, along_disc, disc_mass, disc_weight, friction, restitution
 
 import nsdyn
 from nsdyn.integrators import RK4, DormandPrince, EventDriven, GeneralizedAlpha, RadauIIA
@@ -14,42 +15,20 @@ from nsdyn.problems.friction_oscillator import friction_oscillator
 from nsdyn.problems.tippe_top import tippe_top
 from nsdyn.studies.lib import sliding_top as reference
 
-G = 9.81
 OPEN, STICK, SLIP = 0, 1, 2
 EVENTS = EventDriven(RK4())
 
-
-def friction(p):
-    return p["mu"]
-
-
-def restitution(p):
-    return p["e"]
-
-
-# A ball of radius 0.1 in the plane, above a table that vibrates: height, x, angle.
-
-
-def ball_mass(q, p):
-    return jnp.diag(jnp.array([1.0, 1.0, 0.4 * 0.01]))
-
-
-def ball_weight(q, v, t, p):
-    return jnp.array([-G, 0.0, 0.0])
+# The ball of `mechanisms`, above a table that vibrates: height, x, angle.
 
 
 def above_table(q, t, p):
     return q[0] - 0.1 - p["A"] * jnp.sin(20 * jnp.pi * t)
 
 
-def along_table(q, v, t, p):
-    return v[1] + 0.1 * v[2]
-
-
 BALL = nsdyn.Problem(
     "ball",
-    nsdyn.System(mass=ball_mass, force=ball_weight),
-    nsdyn.Contacts(above_table, along_table, mu=friction, e=restitution),
+    nsdyn.System(mass=disc_mass, force=disc_weight),
+    nsdyn.Contacts(above_table, along_disc, mu=friction, e=restitution),
     q0=[1.1, 0.0, 0.0],
     v0=[0.0, 0.0, 0.0],
     t_end=2.1,
