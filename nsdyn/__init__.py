@@ -54,7 +54,7 @@ from nsdyn.mechanics.model import Model, Point  # noqa: E402
 from nsdyn.mechanics.system import System  # noqa: E402
 from nsdyn.numerics.newton import Newton  # noqa: E402
 from nsdyn.problem import Problem  # noqa: E402
-from nsdyn.reference import About, Agreement, Reference  # noqa: E402
+from nsdyn.reference import About, Agreement, ClosedForm, Reference  # noqa: E402
 from nsdyn.results.events import Events  # noqa: E402
 from nsdyn.results.netcdf import load  # noqa: E402
 from nsdyn.results.solution import Solution  # noqa: E402
@@ -79,6 +79,7 @@ __all__ = [
     "AbstractSmoothMethod",
     "Agreement",
     "Blended",
+    "ClosedForm",
     "CoarseStepWarning",
     "Contact",
     "Contacts",

@@ -1,8 +1,26 @@
-"""Where a problem comes from and what others have found for it, kept beside it."""
+"""Where a problem comes from and what is known of its motion, kept beside it.
 
-from typing import NamedTuple
+A closed form x(t) is evaluated in floating point. Rounding of its result and of its argument change
+it by about
+
+    eps |x| + |x(t + eps |t|) - x(t)|                                                            (1)
+
+which is taken as its error.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from nsdyn.errors import ProblemError
+
+if TYPE_CHECKING:
+    from nsdyn.laws.base import AbstractLaw
+    from nsdyn.problem import Problem
+
+EPS = float(np.finfo(float).eps)
+AT_START = 1e-9  # how near a closed form comes to the start of its problem, relative to its size
 
 
 class About(NamedTuple):
@@ -57,3 +75,62 @@ class Reference(NamedTuple):
             float(np.max(np.abs(np.subtract(x, y)) / (scale or np.max(np.abs(y)))))
             for x, y, scale in triples
         )
+
+
+class ExactMotion(NamedTuple):
+    """A closed form at some times: q and v, shapes (k, n), and the error (1) of each row."""
+
+    q: np.ndarray
+    v: np.ndarray
+    error_q: np.ndarray
+    error_v: np.ndarray
+
+
+class ClosedForm(NamedTuple):
+    """The motion of a problem in closed form: `CLOSED_FORM` in its file.
+
+    motion: motion(t, problem, law) -> (q, v), shapes (k, n), for times t of shape (k,); at the time
+        of an event the state after it. None where it does not hold, such as for another law.
+    source: who found it, or where it is derived.
+    """
+
+    motion: Callable
+    source: str
+
+    def at(self, t: np.ndarray, problem: "Problem", law: "AbstractLaw") -> ExactMotion | None:
+        """The motion at these times; None if it is not known for this problem and law."""
+        times = np.asarray(t, float)
+        start = self._state(np.array([problem.t0]), problem, law)
+        here = self._state(times, problem, law)
+        if start is None or here is None:
+            return None
+        self._check_start(start, problem)
+        later = self._state(times + EPS * np.abs(times), problem, law)
+        gaps = (_rounding(x, y) for x, y in zip(here, later or here, strict=True))
+        return ExactMotion(*here, *gaps)
+
+    def _state(self, t: np.ndarray, problem: "Problem", law: "AbstractLaw") -> tuple | None:
+        found = self.motion(t, problem, law)
+        if found is None:
+            return None
+        q, v = (np.asarray(x, float) for x in found)
+        wanted = (len(t), len(problem.q0)), (len(t), len(problem.v0))
+        if (q.shape, v.shape) != wanted:
+            raise ProblemError(
+                f"closed form of {problem.name}: expected q and v of shapes {wanted[0]} and "
+                f"{wanted[1]}, a row for each time, found {q.shape} and {v.shape}"
+            )
+        return q, v
+
+    def _check_start(self, start: tuple, problem: "Problem") -> None:
+        for name, found, wanted in zip("qv", start, (problem.q0, problem.v0), strict=True):
+            if np.max(np.abs(found[0] - wanted)) > AT_START * (1 + np.max(np.abs(wanted))):
+                raise ProblemError(
+                    f"closed form of {problem.name}: expected {name} = "
+                    f"{np.asarray(wanted).tolist()} at t0 = {problem.t0:g}, found "
+                    f"{found[0].tolist()}; return None for settings for which it does not hold"
+                )
+
+
+def _rounding(x: np.ndarray, later: np.ndarray) -> np.ndarray:
+    return np.max(EPS * np.abs(x) + np.abs(later - x), axis=1, initial=0.0)  # (1)

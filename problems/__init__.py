@@ -8,6 +8,7 @@ problems.get("arm.urdf", tip="tool")            a robot; the same as problems.fr
 problems.get("hand.xml", keyframe="open")       a mechanism; the same as problems.from_mjcf
 problems.names(), problems.summary(name)        the list; names("mechanisms.py") of a file
 problems.reference("andrews")                   what others found, `REFERENCE` of its file
+problems.closed_form("knife_edge")              its exact motion, `CLOSED_FORM` of its file
 problems.about("andrews")                       tags and source, `ABOUT` of its file
 
 Nothing is imported before it is used.
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from nsdyn import _named
 from nsdyn.problem import Problem
 from nsdyn.problems import resolver
-from nsdyn.reference import About, Reference
+from nsdyn.reference import About, ClosedForm, Reference
 
 if TYPE_CHECKING:  # at run time they come by __getattr__; a test compares with resolver.MODULES
     from nsdyn.problems.andrews import andrews
@@ -77,6 +78,7 @@ __all__ = [
     "bricard",
     "car_axis",
     "clearance_slider_crank",
+    "closed_form",
     "compass_walker",
     "emergency_stop",
     "flyball_governor",
@@ -149,6 +151,11 @@ def summary(name: str) -> str:
 def reference(name: str) -> Reference | None:
     """What is known of the end of the problem `name` with its own parameters; None: nothing."""
     return resolver.reference(name)
+
+
+def closed_form(name: str) -> ClosedForm | None:
+    """The motion of the problem `name` in closed form; None: it is not known."""
+    return resolver.closed_form(name)
 
 
 def about(name: str) -> About:

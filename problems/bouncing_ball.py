@@ -21,10 +21,12 @@ from jaxtyping import Array
 
 import nsdyn
 from nsdyn._types import AnyTime, Configuration, Matrix, Number, Params, Scalar, Velocity
+from nsdyn.laws import PostSwitchGradient, Restitution
 
 ABOUT = nsdyn.About(tags=("contact", "impact"), source="folklore")
 
 HEIGHT, GRAVITY, E, END = 1.0, 9.81, 0.9, 3.0
+EPS = np.finfo(float).eps
 
 
 def exact(t: float, e: float = E, h: float = HEIGHT, g: float = GRAVITY) -> tuple[float, float]:
@@ -44,6 +46,31 @@ def impacts(count: int, e: float = E, h: float = HEIGHT, g: float = GRAVITY) -> 
     return first * (1 + 2 * np.concatenate([[0.0], np.cumsum(e ** np.arange(1, count))]))  # (2)
 
 
+def motion(
+    t: np.ndarray, problem: nsdyn.Problem, law: nsdyn.AbstractLaw
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """(1) and (2) for `Restitution(e)`, e < 1, until the ball rests, and for a law by which it does
+    not rebound."""
+    if not isinstance(law, Restitution | PostSwitchGradient) or "e" in problem.params:
+        return None
+    e = float(law.e) if isinstance(law, Restitution) else 0.0
+    h, g = float(problem.q0[0]), float(problem.params["g"])
+    first = np.sqrt(2 * h / g)
+    q, v = h - g * t**2 / 2, -g * t
+    start, speed = first, e * g * first
+    while start <= np.max(t):
+        rests = 2 * speed / g <= EPS * start
+        speed = 0.0 if rests else speed
+        since, pull = t - start, 0.0 if rests else g
+        q = np.where(since >= 0, speed * since - pull * since**2 / 2, q)
+        v = np.where(since >= 0, speed - pull * since, v)
+        if rests:
+            break
+        start, speed = start + 2 * speed / g, e * speed  # (2)
+    return q[:, None], v[:, None]
+
+
+CLOSED_FORM = nsdyn.ClosedForm(motion, "(1) and (2) of its file")
 _end = exact(END)
 REFERENCE = nsdyn.Reference(
     q=(float(_end[0]),),

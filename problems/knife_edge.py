@@ -34,6 +34,13 @@ def exact(t: np.ndarray, pull: Number = PULL, w: Number = TURN) -> tuple[np.ndar
     return q, np.stack(rates, axis=-1)
 
 
+def motion(
+    t: np.ndarray, problem: nsdyn.Problem, law: nsdyn.AbstractLaw
+) -> tuple[np.ndarray, np.ndarray]:
+    return exact(t, float(problem.params["pull"]), float(problem.v0[2]))
+
+
+CLOSED_FORM = nsdyn.ClosedForm(motion, "A. M. Bloch, (3) of its file")
 _end = exact(np.array(END))
 REFERENCE = nsdyn.Reference(
     q=tuple(_end[0].tolist()),

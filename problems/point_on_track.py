@@ -24,6 +24,7 @@ The slides give no numbers: all parameters are assumed.
 """
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 import nsdyn
@@ -37,6 +38,13 @@ from nsdyn._types import (
     Velocity,
 )
 from nsdyn.errors import unknown
+from nsdyn.laws import (
+    AbstractLaw,
+    GrassmannMidGradient,
+    IntermediateGradient,
+    MuellerTransition,
+    PostSwitchGradient,
+)
 
 ABOUT = nsdyn.About(tags=("switching", "planar"), source="Patil and Bruls")
 
@@ -88,6 +96,39 @@ SHAPES = {
     "ramp": nsdyn.Switching(modes=(flat, slope), switches=(past_corner,)),  # (3)
     "wedge": nsdyn.Switching(modes=(flat, slope), switches=(above_bisector,)),  # (4)
 }
+
+
+def motion(
+    t: np.ndarray, problem: nsdyn.Problem, law: AbstractLaw
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The ramp from its flat side, with equal masses, until the particle is back at the corner:
+    constant speed, (5), constant deceleration g sin(th)."""
+    a, l, g, m, my = (float(problem.params[name]) for name in ("a", "l", "g", "m", "my"))
+    x0, u, E = float(problem.q0[0]), float(problem.v0[0]), position(law)
+    if E is None or m != my or x0 >= l or u <= 0 or problem.constraint[0] is not SHAPES["ramp"]:
+        return None
+    th = np.arctan(a)
+    after = u * np.cos(E * th) / np.cos((1 - E) * th)  # (5)
+    tau = t - (l - x0) / u
+    if a > 0 and np.max(tau) >= 2 * after / (g * np.sin(th)):
+        return None
+    along = np.where(tau < 0, u * tau, after * tau - g * np.sin(th) * tau**2 / 2)
+    speed = np.where(tau < 0, u, after - g * np.sin(th) * tau)
+    turn = np.where(tau < 0, 0.0, th)
+    line = np.stack([np.cos(turn), np.sin(turn)], axis=-1)
+    return [l, 0.0] + along[:, None] * line, speed[:, None] * line
+
+
+def position(law: AbstractLaw) -> float | None:
+    """E of (5); None for a law that is not along a gradient."""
+    if isinstance(law, IntermediateGradient):
+        return float(law.position) if np.ndim(law.position) == 0 else None
+    if isinstance(law, GrassmannMidGradient):
+        return 0.5
+    return 1.0 if isinstance(law, MuellerTransition | PostSwitchGradient) else None
+
+
+CLOSED_FORM = nsdyn.ClosedForm(motion, "constant accelerations, (5) of its file")
 
 
 def point_on_track(

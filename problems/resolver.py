@@ -22,7 +22,7 @@ from nsdyn import _named
 from nsdyn._user_file import defined_at, faults_in, folder_of
 from nsdyn.errors import FileError, ProblemError, unknown
 from nsdyn.problem import Problem
-from nsdyn.reference import About, Reference
+from nsdyn.reference import About, ClosedForm, Reference
 
 BUILT_IN = (
     "andrews",
@@ -165,6 +165,16 @@ def _makes_problem(thing: Any) -> bool:
 def reference(text: str) -> Reference | None:
     """`REFERENCE` in the file of a problem, if it has one."""
     return getattr(_module(text), "REFERENCE", None)
+
+
+def closed_form(text: str) -> ClosedForm | None:
+    """`CLOSED_FORM` in the file of a problem, if it has one."""
+    found = getattr(_module(text), "CLOSED_FORM", None)
+    if found is None or isinstance(found, ClosedForm):
+        return found
+    raise ProblemError(
+        f"{text}: CLOSED_FORM: expected nsdyn.ClosedForm(motion, source), found {found!r}"
+    )
 
 
 def about(text: str) -> About:

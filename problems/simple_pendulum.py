@@ -32,6 +32,13 @@ def exact(t: np.ndarray, L: float = 1.0, g: float = 9.81) -> tuple[np.ndarray, n
     return q, v  # (2)
 
 
+def motion(
+    t: np.ndarray, problem: nsdyn.Problem, law: nsdyn.AbstractLaw
+) -> tuple[np.ndarray, np.ndarray]:
+    return exact(t, float(problem.params["L"]), float(problem.params["g"]))
+
+
+CLOSED_FORM = nsdyn.ClosedForm(motion, "elliptic functions, (1) and (2) of its file")
 REFERENCE = nsdyn.Reference(
     q=(-0.2750874625761195, -0.9614192050991243),
     v=(4.17559810095177, -1.1947490545604997),

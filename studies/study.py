@@ -13,6 +13,7 @@ import fnmatch
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from nsdyn.errors import NsdynError, ProblemError, unknown
 from nsdyn.laws.base import AbstractLaw
 from nsdyn.laws.post_switch import PostSwitchGradient
 from nsdyn.problem import Problem
+from nsdyn.reference import ClosedForm
 from nsdyn.stepping.integrator import as_integrator
 from nsdyn.studies.lib import archive, study_cells, study_file, written
 from nsdyn.studies.lib.study_cells import Cell, Contents, Pair
@@ -47,12 +49,14 @@ def plan(
     samples: int = SAMPLES,
     of_span: bool = False,
     patience: float | None = None,
+    closed_forms: Mapping[str, ClosedForm] = MappingProxyType({}),
     title: str = "study",
 ) -> Plan:
-    """A study, as a file would declare it. Problems, integrators and laws are objects or texts."""
+    """A study, as a file would declare it. Problems, integrators and laws are objects or texts.
+    `closed_forms`: of problems that are objects."""
     laws = {"PostSwitchGradient": PostSwitchGradient()} if laws is None else laws
     made = {k: library.get(x) if isinstance(x, str) else x for k, x in problems.items()}
-    stored = {k: library.reference(x) if isinstance(x, str) else None for k, x in problems.items()}
+    texts = {k: x for k, x in problems.items() if isinstance(x, str)}
     for name in metrics:
         if name not in study_file.METRICS:
             raise unknown("metric", name, study_file.METRICS)
@@ -66,7 +70,8 @@ def plan(
         steps=tuple(sorted({float(x) for x in steps}, reverse=True)),
         phases=phases,
         finer=Finer(_integrator(reference), refine),
-        stored=stored,
+        stored={k: library.reference(x) for k, x in texts.items()},
+        closed_forms={k: library.closed_form(x) for k, x in texts.items()} | dict(closed_forms),
         metrics=tuple(metrics),
         figures=FIGURES,
         samples=samples,

@@ -28,6 +28,35 @@ from nsdyn.cli.console import (
     show_statuses,
     show_table,
 )
+from nsdyn.cli.options import (
+    Client,
+    ComparedFolder,
+    EndTime,
+    Film,
+    ForceArchived,
+    Formulation,
+    JobsOrThreads,
+    Latin,
+    Laws,
+    LawText,
+    Methods,
+    MethodText,
+    OutFile,
+    PartsFolder,
+    Plot,
+    ProblemName,
+    Random,
+    Ranges,
+    ReferenceText,
+    Refine,
+    SaveEvery,
+    Seed,
+    Settings,
+    ShowEvents,
+    Speed,
+    Step,
+    Steps,
+)
 from nsdyn.cli.parse import command_line, parse_samples, parse_settings, parse_steps
 from nsdyn.errors import FileError, NsdynError, ProblemError, SimulationError
 from nsdyn.studies.lib import written
@@ -44,57 +73,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-ProblemName = Annotated[
-    str,
-    typer.Argument(
-        metavar="PROBLEM",
-        help="A name from `nsdyn list`, FILE.py:NAME, PACKAGE:NAME, ROBOT.urdf or MODEL.xml.",
-    ),
-]
-LawText = Annotated[
-    str,
-    typer.Option(
-        "--law",
-        help="Impulse law, with settings as in Python: "
-        "'Restitution(e=0.5)', 'my.py:Fading(rate=2)'.",
-    ),
-]
-MethodText = Annotated[
-    str,
-    typer.Option(
-        "--integrator",
-        help="Integrator, with settings: 'RK4(formulation=minimal)', my.py:Midpoint.",
-    ),
-]
-Methods = Annotated[
-    list[str],
-    typer.Option(
-        "--integrator", help="Integrator, with settings; repeatable. Default: a set of seven."
-    ),
-]
-Laws = Annotated[
-    list[str], typer.Option("--law", help="Impulse law; repeatable. Default: PostSwitchGradient.")
-]
-Formulation = Annotated[
-    str, typer.Option(help="Shorthand for RK4: lagrange, projected or minimal.")
-]
-Settings = Annotated[
-    list[str], typer.Option("--set", metavar="NAME=VALUE", help="Problem parameter; repeatable.")
-]
-Ranges = Annotated[
-    list[str],
-    typer.Option(
-        "--vary",
-        metavar="NAME=LOW:HIGH:N",
-        help="Range of N values, without N if there is --random or --latin; repeatable. NAME is a "
-        "parameter, as in m or locks[0], or q0[i] or v0[i].",
-    ),
-]
-Step = Annotated[float, typer.Option(help="Step size.")]
-EndTime = Annotated[float | None, typer.Option(help="End time; default: that of the problem.")]
 PLOTS = (".png", ".pdf", ".svg")
 FILMS = (".gif", ".mp4")
-OutFile = Annotated[Path | None, typer.Option(help="Write the results to this netCDF file.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -169,22 +149,13 @@ def run(
     formulation: Formulation = "",
     step: Step = 1e-3,
     t_end: EndTime = None,
-    save_every: Annotated[int, typer.Option(help="Steps between rows.")] = 1,
+    save_every: SaveEvery = 1,
     settings: Settings = [],  # noqa: B006  typer copies it
     out: OutFile = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw the trajectory into this file (png, pdf, svg).")
-    ] = None,
-    animate: Annotated[
-        Path | None, typer.Option(help="Write the motion as a film to this file (gif, mp4).")
-    ] = None,
-    speed: Annotated[
-        float | None,
-        typer.Option(help="Seconds of motion in a second of the film; 1: real time."),
-    ] = None,
-    events: Annotated[
-        bool, typer.Option("--events", help="Show the events and analyse each.")
-    ] = False,
+    plot: Plot = None,
+    animate: Film = None,
+    speed: Speed = None,
+    events: ShowEvents = False,
 ) -> None:
     """Simulate one problem and show its final state. A run that stops early writes what it has, and
     the exit code is 1."""
@@ -252,20 +223,14 @@ def compare(
     problem: ProblemName,
     integrator: Methods = [],  # noqa: B006
     law: Laws = [],  # noqa: B006
-    step: Annotated[
-        str, typer.Option(help="Step size; several, as in 2e-2,1e-2,5e-3, show orders.")
-    ] = "1e-3",
+    step: Steps = "1e-3",
     t_end: EndTime = None,
-    save_every: Annotated[int, typer.Option(help="Steps between rows.")] = 1,
+    save_every: SaveEvery = 1,
     settings: Settings = [],  # noqa: B006
-    reference: Annotated[
-        str, typer.Option(help="Integrator to compare with, or none.")
-    ] = "EventDriven(RK4)",
-    refine: Annotated[int, typer.Option(help="Steps of the reference per step.")] = 8,
-    out: Annotated[Path | None, typer.Option(help="Folder for data, table and figures.")] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Recompute data that are archived in --out.")
-    ] = False,
+    reference: ReferenceText = "EventDriven(RK4)",
+    refine: Refine = 8,
+    out: ComparedFolder = None,
+    force: ForceArchived = False,
 ) -> None:
     """Compare integrators and laws: errors, residuals, energy, effort, times; with several steps,
     errors with the smallest one and observed orders. The exit code is 1 if all runs fail."""
@@ -315,28 +280,19 @@ def sweep(
     context: typer.Context,
     problem: ProblemName,
     vary: Ranges = [],  # noqa: B006
-    random: Annotated[int, typer.Option(min=0, help="So many random samples.")] = 0,
-    latin: Annotated[int, typer.Option(min=0, help="So many samples: a Latin hypercube.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of random samples.")] = 0,
+    random: Random = 0,
+    latin: Latin = 0,
+    seed: Seed = 0,
     law: LawText = "PostSwitchGradient",
     integrator: MethodText = "RK4",
     formulation: Formulation = "",
     step: Step = 1e-3,
     t_end: EndTime = None,
-    save_every: Annotated[int, typer.Option(help="Steps between rows.")] = 100,
+    save_every: SaveEvery = 100,
     settings: Settings = [],  # noqa: B006
-    jobs: Annotated[
-        int | None, typer.Option(help="Processes; default: threads of this process.")
-    ] = None,
-    client: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler: tcp://127.0.0.1:8786.")
-    ] = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            help="Keep the results here, part by part: an interrupted sweep goes on where it was."
-        ),
-    ] = None,
+    jobs: JobsOrThreads = None,
+    client: Client = None,
+    folder: PartsFolder = None,
     out: OutFile = None,
 ) -> None:
     """Simulate all combinations of the values, or samples of them. The exit code is 1 if all runs

@@ -6,51 +6,37 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nsdyn.cli.console import counted, progress, reported, show_comparison, show_table
+from nsdyn.cli.options import (
+    Client,
+    Collect,
+    DryRun,
+    Force,
+    Jobs,
+    Only,
+    Retry,
+    Studies,
+    StudyFile,
+    StudyFolder,
+    TablesFolder,
+)
 from nsdyn.cli.parse import command_line
 
 if TYPE_CHECKING:  # slow to import
     import nsdyn
 
-Studies = Annotated[
-    list[str], typer.Argument(metavar="[STUDY]...", help="Names from `nsdyn list`; default: all.")
-]
-
 
 def study(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study file.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for data, tables and figures; default: STUDY.")
-    ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes; default: this one.")] = None,
-    client: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler: tcp://127.0.0.1:8786.")
-    ] = None,
-    only: Annotated[
-        list[str],
-        typer.Option(
-            "--only",
-            metavar="WORD=PATTERN",
-            help="Only what matches: 'integrator=nsga*', 'problem=ramp', 'law=...'; repeatable.",
-        ),
-    ] = [],  # noqa: B006
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Tell what there is to do, and do nothing.")
-    ] = False,
-    collect: Annotated[
-        bool, typer.Option("--collect", help="Run nothing: tables and figures of what is there.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Compute again what is there (see --only).")
-    ] = False,
-    retry: Annotated[
-        bool,
-        typer.Option("--retry", help="Try again pairs that ended with an error or took too long."),
-    ] = False,
-    tables: Annotated[
-        Path | None,
-        typer.Option(help="Folder for small tables (Markdown, CSV) that tell their origin."),
-    ] = None,
+    file: StudyFile,
+    out: StudyFolder = None,
+    jobs: Jobs = None,
+    client: Client = None,
+    only: Only = [],  # noqa: B006  typer copies it
+    dry_run: DryRun = False,
+    collect: Collect = False,
+    force: Force = False,
+    retry: Retry = False,
+    tables: TablesFolder = None,
 ) -> None:
     """Run a study: problems x integrators x laws x steps x phases, declared in a file. An
     interrupted study goes on where it was. A pair that ends with an error, or takes longer than the
@@ -67,16 +53,10 @@ def study(
         if collect:
             found = studies.collect(plan, folder / "data")
         else:
+            again = {"force": force, "retry": retry}
             with counted("pairs") as report:
                 found = studies.run(
-                    plan,
-                    folder,
-                    jobs=jobs,
-                    client=client,
-                    only=only,
-                    force=force,
-                    retry=retry,
-                    progress=report,
+                    plan, folder, jobs=jobs, client=client, only=only, progress=report, **again
                 )
         if tables is not None:
             made = study_tables.write(found, tables, command_line(context))

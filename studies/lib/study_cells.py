@@ -271,6 +271,7 @@ def packed_work(plan: Plan, todo: list[Cell], folder: Path) -> bytes:
         integrators=part(plan.integrators, pair.integrator),
         laws=part(plan.laws, pair.law),
         stored={},
+        closed_forms={},
     )
     return packed("study", (own, todo, folder.resolve()))
 

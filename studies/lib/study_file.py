@@ -23,7 +23,7 @@
     samples = 100                  # samples of a run at most, evenly spaced
 
     [reference]
-    prefer = ["stored", { use = "EventDriven(RK4())", refine = 8 }]
+    prefer = ["closed_form", "stored", { use = "EventDriven(RK4())", refine = 8 }]
 
     [figures.work_precision]
     x = "run_s"
@@ -46,7 +46,7 @@ from nsdyn.errors import FileError, ProblemError, unknown
 from nsdyn.laws.base import AbstractLaw
 from nsdyn.laws.post_switch import PostSwitchGradient
 from nsdyn.problem import Problem
-from nsdyn.reference import Reference
+from nsdyn.reference import ClosedForm, Reference
 from nsdyn.studies.lib import written
 
 RESIDUALS = ("residual_position", "residual_velocity", "residual_acceleration")
@@ -74,6 +74,7 @@ FIGURES = {
     "work_precision": {"x": "run_s", "y": ("error_q", "error_v")},
     "convergence": {"x": "step", "y": ("error_q", "error_v", "graph_v")},
 }
+KNOWN = ("closed_form", "stored")  # references that problems bring
 SAMPLES = 100
 REFINE = 8
 
@@ -97,6 +98,7 @@ class Plan(NamedTuple):
     phases: int
     finer: Finer
     stored: dict[str, Reference | None]
+    closed_forms: dict[str, ClosedForm | None]
     metrics: tuple[str, ...] = SHOWN
     figures: dict[str, dict[str, Any]] = FIGURES
     samples: int = SAMPLES
@@ -145,18 +147,20 @@ class _Reader:
         self._check_keys((), self.content, KEYS[""])
         made = {name: self._problem(name) for name in self._table("problems")}
         steps, phases, samples = self._steps()
-        prefer = self._finer()
+        kinds, finer = self._finer()
+        chosen = lambda kind, k: {n: x[k] if kind in kinds else None for n, x in made.items()}
         return Plan(
             title=self._typed(("title",), str, "a text", self.name),
-            problems={name: problem for name, (problem, _) in made.items()},
+            problems={name: parts[0] for name, parts in made.items()},
             integrators=self._objects("integrators", written.integrator),
             laws=self._objects("laws", written.law, {"PostSwitchGradient": PostSwitchGradient()}),
             steps=steps,
             phases=phases,
             samples=samples,
             of_span=self._typed(("steps", "of_span"), bool, "true or false", False),
-            finer=prefer[1],
-            stored={name: x if prefer[0] else None for name, (_, x) in made.items()},
+            finer=finer,
+            stored=chosen("stored", 1),
+            closed_forms=chosen("closed_form", 2),
             patience=self._patience(),
             since=self._since(),
             metrics=self._metrics(),
@@ -165,7 +169,7 @@ class _Reader:
 
     # Parts
 
-    def _problem(self, name: str) -> tuple[Problem, Reference | None]:
+    def _problem(self, name: str) -> tuple[Problem, Reference | None, ClosedForm | None]:
         path = ("problems", name)
         entry = self._at(path)
         entry = {"use": entry} if isinstance(entry, str) else entry
@@ -176,12 +180,13 @@ class _Reader:
             settings = entry.get("set", {})
             problem = problems.get(entry["use"], **settings)
             stored = None if settings or "t_end" in entry else problems.reference(entry["use"])
+            closed_form = problems.closed_form(entry["use"])
         if "t_end" in entry:
             t_end = entry["t_end"]
             if not _is_number(t_end) or t_end <= problem.t0:
                 raise self._error((*path, "t_end"), f"a time after t0 = {problem.t0:g}", t_end)
             problem = dataclasses.replace(problem, t_end=float(t_end))
-        return problem, stored
+        return problem, stored, closed_form
 
     def _objects(
         self, kind: str, make: Callable[[str], Any], default: dict[str, Any] | None = None
@@ -235,29 +240,29 @@ class _Reader:
             raise self._error(("since",), "a number from 0 to 1, and less than 1", found)
         return float(found)
 
-    def _finer(self) -> tuple[bool, Finer]:
-        """Whether stored references count, and the finer run."""
+    def _finer(self) -> tuple[list[str], Finer]:
+        """Which other references count, and the finer run."""
         path = ("reference", "prefer")
         table = self._table("reference") if "reference" in self.content else {}
         self._check_keys(("reference",), table, KEYS["reference"])
-        prefer = table.get("prefer", ["stored", {}])
+        prefer = table.get("prefer", [*KNOWN, {}])
         if not isinstance(prefer, list):
             raise self._error(
-                path, 'a list such as ["stored", { use = "...", refine = 8 }]', prefer
+                path, 'a list such as ["closed_form", { use = "...", refine = 8 }]', prefer
             )
         finer: dict[str, Any] = {}
         for entry in prefer:
             if isinstance(entry, dict):
                 self._check_keys(path, entry, KEYS["finer"])
                 finer = entry
-            elif entry not in ("stored", "closed_form"):  # no problem brings a closed form yet
+            elif entry not in KNOWN:
                 raise self._error(path, '"closed_form", "stored" or { use = "..." }', entry)
         refine = finer.get("refine", REFINE)
         if isinstance(refine, bool) or not isinstance(refine, int) or refine < 2:
             raise self._error(path, "refine, a whole number of at least 2", refine)
         with self._faults(path), _inside(self.folder):
             made = written.integrator(finer.get("use", "EventDriven(RK4())"))
-        return "stored" in prefer, Finer(made, refine)
+        return [entry for entry in prefer if entry in KNOWN], Finer(made, refine)
 
     def _metrics(self, path: tuple[str, ...] = ("metrics",)) -> tuple[str, ...]:
         names = self._at(path, list(SHOWN))

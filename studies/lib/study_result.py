@@ -2,8 +2,9 @@
 tables of them.
 
 In the tables an error is the worst over the phases, with the smallest step; an order is a fit over
-all steps. Errors are those of `nsdyn.analysis.metrics`, against a finer run; error_end is that of
-the end state against a stored reference of the problem (`nsdyn.Reference`).
+all steps. Errors are those of `nsdyn.analysis.metrics`, against a closed form or a finer run
+(`study_references`); error_end is that of the end state against a stored reference of the problem
+(`nsdyn.Reference`).
 """
 
 from collections.abc import Iterable
@@ -19,9 +20,10 @@ from nsdyn.analysis.metrics import Jumps, Motion, Order
 from nsdyn.laws.base import as_status
 from nsdyn.reference import Reference
 from nsdyn.status import Status
-from nsdyn.studies.lib import archive, study_cells
+from nsdyn.studies.lib import archive, study_cells, study_references
 from nsdyn.studies.lib.study_cells import Contents, Pair
 from nsdyn.studies.lib.study_file import METRICS, RESIDUALS, Plan
+from nsdyn.studies.lib.study_references import Origin
 from nsdyn.studies.lib.tables import Table
 
 DIMENSIONS = ("problem", "integrator", "law", "step", "phase")
@@ -49,13 +51,13 @@ class StudyResult:
         are the steps themselves, of each problem.
     refused: why pairs cannot run.
     given_up: why pairs ended with an error or took too long.
-    references: where the reference of each (problem, law) comes from.
+    references: where the reference of each (problem, law) comes from, with its estimated errors.
     """
 
     plan: Plan
     data: Dataset
     refused: dict[Pair, str]
-    references: dict[tuple[str, str], str]
+    references: dict[tuple[str, str], Origin]
     given_up: dict[Pair, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -154,23 +156,23 @@ def _collected(
     shape = plan.shape
     found = {name: np.full(shape, np.nan) for name in METRICS}
     status = np.full(shape, MISSING)
+    references: dict[tuple[str, str], Origin] = {}
     wanted: dict[tuple[str, str], Dataset | None] = {}
     for pair, data in cells:
+        named = pair.problem, pair.law
         if not pair.integrator:
-            wanted[pair.problem, pair.law] = None if data[0] is None else data[0][0]
+            finer = None if data[0] is None else data[0][0]
+            why = given_up.get(pair, "")
+            wanted[named], references[named] = study_references.made(plan, pair, finer, why)
             continue
-        reference = wanted[pair.problem, pair.law]
         for k, read in enumerate(data):
             if read is not None:
                 place = (*_place(plan, pair), k)
                 status[place] = read[0].status.values
-                for name, values in _measured(plan, pair.problem, *read, reference).items():
+                for name, values in _measured(plan, pair, *read, wanted[named]).items():
                     found[name][place] = values
-    references = {
-        (problem, law): _provenance(plan, problem, data, given_up.get(Pair(problem, "", law), ""))
-        for (problem, law), data in wanted.items()
-    }
-    return StudyResult(plan, _dataset(plan, found, status), refused, references, given_up)
+    numbers = _dataset(plan, found, status, references)
+    return StudyResult(plan, numbers, refused, references, given_up)
 
 
 def _place(plan: Plan, pair: Pair) -> tuple[int, int, int]:
@@ -182,7 +184,12 @@ def _place(plan: Plan, pair: Pair) -> tuple[int, int, int]:
     )
 
 
-def _dataset(plan: Plan, found: dict[str, np.ndarray], status: np.ndarray) -> Dataset:
+def _dataset(
+    plan: Plan,
+    found: dict[str, np.ndarray],
+    status: np.ndarray,
+    references: dict[tuple[str, str], Origin],
+) -> Dataset:
     steps = range(len(plan.steps))
     h = [[study_cells.grid(plan, x, k).step for k in steps] for x in plan.problems.values()]
     phi = study_cells.phases(plan)
@@ -195,17 +202,21 @@ def _dataset(plan: Plan, found: dict[str, np.ndarray], status: np.ndarray) -> Da
     }
     variables = {name: (DIMENSIONS, values) for name, values in found.items()}
     more = {"status": (DIMENSIONS, status), "h": (("problem", "step"), np.array(h))}
+    for k, name in enumerate(("reference_error_q", "reference_error_v"), 1):
+        of = lambda p, l, k=k: references[p, l][k] if (p, l) in references else np.nan
+        values = [[of(p, l) for l in plan.laws] for p in plan.problems]
+        more[name] = (("problem", "law"), np.array(values))
     return Dataset({**variables, **more}, coords, {"title": plan.title})
 
 
 def _measured(
-    plan: Plan, problem: str, data: Dataset, timing: dict[str, float], wanted: Dataset | None
+    plan: Plan, pair: Pair, data: Dataset, timing: dict[str, float], wanted: Dataset | None
 ) -> dict[str, Any]:
     """All metrics of the runs of a cell, an array over the phases each."""
     count = data.sizes["phase"]
-    chosen = plan.problems[problem]
+    chosen, stored = plan.problems[pair.problem], study_references.stored(plan, pair)
     since = chosen.t0 + plan.since * (chosen.t_end - chosen.t0)
-    rows = [_of_run(data, j, wanted, plan.stored.get(problem), since) for j in range(count)]
+    rows = [_of_run(data, j, wanted, stored, since) for j in range(count)]
     found = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     found |= {name: data[name].values.astype(float) for name in ("newton", "newton_worst")}
     found["events"] = data.event_count.values.astype(float)
@@ -263,28 +274,6 @@ def _at(wanted: Dataset, t: np.ndarray) -> Motion:
     return reference.at(rows)
 
 
-def _provenance(plan: Plan, problem: str, wanted: Dataset | None, why: str) -> str:
-    """Where the reference of a problem comes from, and how far it can be trusted. `why`: it was
-    given up."""
-    if wanted is None:
-        return f"none; it was given up: {why}" if why else "not computed"
-    h = study_cells.grid(plan, plan.problems[problem], len(plan.steps) - 1).step
-    text = (
-        f"{plan.finer.integrator!r} with step {h / plan.finer.refine:.3g}, a finer run; with twice "
-        f"that step q changes by {float(wanted.uncertain_q):.1e}, v by "
-        f"{float(wanted.uncertain_v):.1e}"
-    )
-    status = as_status(wanted.status.values)
-    if status is not Status.OK:
-        name = status.name if isinstance(status, Status) else "an objection of the law"
-        return f"{text}; it stopped at t = {float(wanted.t_stop):.6g} ({name})"
-    stored = plan.stored[problem]
-    if stored is None:
-        return text
-    off = stored.error(wanted.q.values[-1], wanted.v.values[-1])
-    return f"{text}. It ends within {off:.1e} of the stored reference: {stored.source}"
-
-
 # The table
 
 
@@ -306,6 +295,7 @@ def _table(result: StudyResult) -> Table:
         columns += [HEADS.get(name, name.replace("_", "\n", 1))]
         columns += ["order"] if name in ORDERED and len(plan.steps) > 1 else []
     notes = [*_notes(result), *(f"({i}) {reason}" for i, reason in enumerate(reasons, 1))]
+    columns += ["reference", *(f"reference\nerror {name[-1]}" for name in _of_reference(plan))]
     titles = (*head, "integrator", *columns, "failed", "status")
     return Table(plan.title, titles, rows, notes, names=len(head) + 1)
 
@@ -321,6 +311,10 @@ def _cells(
         found.append(_number(name, worst[name][place][-1]))
         if name in ORDERED and len(plan.steps) > 1:
             found.append(str(metrics.observed_order(h, worst[name][place])))
+    origin = result.references.get((pair.problem, pair.law))
+    found.append("-" if origin is None or not origin.kind else origin.kind)
+    for name in _of_reference(plan):
+        found.append("-" if origin is None else _number(name, getattr(origin, name)))
     status = result.data.status.values[place]
     if pair in result.refused:
         return [*found, "-", _said("refused", result.refused[pair], reasons)]
@@ -335,6 +329,11 @@ def _cells(
     kind = as_status(np.bincount(codes).argmax())
     name = kind.name if isinstance(kind, Status) else "an objection of the law"
     return [*found, f"{share:.0%}", f"mostly {name}"]
+
+
+def _of_reference(plan: Plan) -> list[str]:
+    """The errors that are shown both of the runs and of the reference."""
+    return [name for name in ("error_q", "error_v") if name in plan.metrics]
 
 
 def _said(word: str, reason: str, reasons: list[str]) -> str:
@@ -365,7 +364,7 @@ def _notes(result: StudyResult) -> list[str]:
     if plan.since:
         notes.append(f"Errors of samples count from {plan.since:.0%} of the time span on.")
     alike: dict[str, list[str]] = {}
-    for (problem, law), text in result.references.items():
-        alike.setdefault(text, []).append(f"{problem}, {law}")
+    for (problem, law), origin in result.references.items():
+        alike.setdefault(origin.text, []).append(f"{problem}, {law}")
     notes += [f"Reference of {'; '.join(names)}: {text}." for text, names in alike.items()]
     return notes

@@ -1,0 +1,111 @@
+"""The references of a study: what the runs of a problem and a law are compared with, where it comes
+from, and how far it can be trusted.
+
+The finer run gives samples, multipliers and events; the same with twice its step tells its error.
+Where a problem brings a closed form (`nsdyn.ClosedForm`), its q and v take the place of those of
+the finer run, but for samples at an event, where round-off decides which side of it they are on.
+The finer run is then itself compared with the closed form: both are checked.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from xarray import Dataset
+
+from nsdyn._repr import format_object
+from nsdyn.laws.base import as_status
+from nsdyn.reference import ExactMotion, Reference
+from nsdyn.status import Status
+from nsdyn.studies.lib import study_cells, written
+from nsdyn.studies.lib.study_cells import Pair
+from nsdyn.studies.lib.study_file import Plan
+
+AT_EVENT = 1e-9  # of the time span: a sample so near to an event is at the event
+CLOSED_FORM, FINER_RUN = "closed form", "finer run"
+
+
+class Origin(NamedTuple):
+    """Where a reference comes from.
+
+    kind: "closed form", "finer run"; "" if there is none.
+    error_q, error_v: its estimated errors.
+    text: all this in words.
+    """
+
+    kind: str
+    error_q: float
+    error_v: float
+    text: str
+
+
+def made(plan: Plan, pair: Pair, finer: Dataset | None, why: str) -> tuple[Dataset | None, Origin]:
+    """The reference of a problem and a law, from its finer run; `why`: that was given up."""
+    if finer is None:
+        text = f"none; it was given up: {why}" if why else "not computed"
+        return None, Origin("", np.nan, np.nan, text)
+    exact = _exact(plan, pair, finer)
+    if exact is None:
+        errors = float(finer.uncertain_q), float(finer.uncertain_v)
+        return finer, Origin(FINER_RUN, *errors, _finer_text(plan, pair, finer))
+    rows = ~_at_events(finer)
+    far = [_far(finer[name].values, getattr(exact, name), rows) for name in "qv"]
+    errors = [float(np.max(x[rows], initial=0.0)) for x in (exact.error_q, exact.error_v)]
+    form = plan.closed_forms[pair.problem]
+    text = (
+        f"closed form, {form.source if form else ''}; round-off changes q by {errors[0]:.1e}, v by "
+        f"{errors[1]:.1e}. Multipliers and events: {_finer_text(plan, pair, finer)}. It is within "
+        f"{far[0]:.1e} of the closed form in q, {far[1]:.1e} in v"
+    )
+    return _replaced(finer, exact, rows), Origin(CLOSED_FORM, *errors, text)
+
+
+def _exact(plan: Plan, pair: Pair, finer: Dataset) -> ExactMotion | None:
+    form = plan.closed_forms.get(pair.problem)
+    if form is None:
+        return None
+    return form.at(finer.t.values, plan.problems[pair.problem], plan.laws[pair.law])
+
+
+def _at_events(finer: Dataset) -> np.ndarray:
+    """Which samples are at an event."""
+    t = finer.t.values
+    events = finer.event_t.values if "event_t" in finer else np.zeros(0)
+    near = np.abs(t[:, None] - events) <= AT_EVENT * (t[-1] - t[0])
+    return near.any(axis=1)
+
+
+def _far(found: np.ndarray, exact: np.ndarray, rows: np.ndarray) -> float:
+    return float(np.max(np.abs(found - exact)[rows], initial=0.0))
+
+
+def _replaced(finer: Dataset, exact: ExactMotion, rows: np.ndarray) -> Dataset:
+    """The finer run with q and v of the closed form."""
+    chosen = {name: np.where(rows[:, None], getattr(exact, name), finer[name]) for name in "qv"}
+    return finer.assign({name: (finer[name].dims, x) for name, x in chosen.items()})
+
+
+def _finer_text(plan: Plan, pair: Pair, finer: Dataset) -> str:
+    h = study_cells.grid(plan, plan.problems[pair.problem], len(plan.steps) - 1).step
+    text = (
+        f"{plan.finer.integrator!r} with step {h / plan.finer.refine:.3g}, a finer run; with twice "
+        f"that step q changes by {float(finer.uncertain_q):.1e}, v by "
+        f"{float(finer.uncertain_v):.1e}"
+    )
+    status = as_status(finer.status.values)
+    if status is not Status.OK:
+        name = status.name if isinstance(status, Status) else "an objection of the law"
+        return f"{text}; it stopped at t = {float(finer.t_stop):.6g} ({name})"
+    known = stored(plan, pair)
+    if known is None:
+        return text
+    off = known.error(finer.q.values[-1], finer.v.values[-1])
+    return f"{text}. It ends within {off:.1e} of the stored reference: {known.source}"
+
+
+def stored(plan: Plan, pair: Pair) -> Reference | None:
+    """The stored reference of a problem, if it belongs to this law."""
+    known = plan.stored.get(pair.problem)
+    if known is None or not known.law:
+        return known
+    text = lambda law: format_object(law, always="*")
+    return known if text(written.law(known.law)) == text(plan.laws[pair.law]) else None
