@@ -62,6 +62,8 @@ def plan(
             raise unknown("metric", name, study_file.METRICS)
     if not steps or not all(x > 0 for x in steps):
         raise ProblemError(f"steps: expected positive numbers, found {steps!r}")
+    if too_long := study_file.too_long(made, max(steps), of_span):
+        raise ProblemError(f"steps: {too_long}")
     return Plan(
         title=title,
         problems=made,
@@ -128,7 +130,7 @@ def survey(
     retry: bool = False,
 ) -> Work:
     """What a run of the study would do."""
-    known = study_cells.contents(chosen).only(_selection(only))
+    known = study_cells.contents(chosen).only(_selection(chosen, only))
     return _work(known, folder, Again(force, retry))
 
 
@@ -146,13 +148,16 @@ def _work(known: Contents, folder: Path, again: Again) -> Work:
     return done._replace(seconds=each * done.missing)
 
 
-def _selection(only: Iterable[str]) -> Callable[[Pair], bool]:
-    """Whether all these patterns match a pair."""
+def _selection(chosen: Plan, only: Iterable[str]) -> Callable[[Pair], bool]:
+    """Whether all these patterns match a pair. A pattern that matches nothing is an error."""
     rules = [text.partition("=") for text in only]
+    names = dict(zip(WORDS, (chosen.problems, chosen.integrators, chosen.laws), strict=True))
     for word, equals, pattern in rules:
         if not equals or word not in WORDS:
             found = f"{word}{equals}{pattern}"
             raise ProblemError(f"only: expected {'=..., '.join(WORDS)}=..., found {found!r}")
+        if not fnmatch.filter(names[word], pattern):
+            raise unknown(f"only: {word}", pattern, names[word])
     matches = lambda pair: (fnmatch.fnmatchcase(getattr(pair, a), b) for a, _, b in rules)
     return lambda pair: all(matches(pair))
 
@@ -212,7 +217,7 @@ def _compute(
 ) -> Contents:
     """Compute what is missing; returns all there is to the study."""
     everything = study_cells.contents(chosen)
-    todo = _work(everything.only(_selection(only)), data, again).todo
+    todo = _work(everything.only(_selection(chosen, only)), data, again).todo
     data.mkdir(parents=True, exist_ok=True)
     tasks = [_Task(chosen, cells, data) for cells in todo.values()]
     report(0, len(tasks))

@@ -176,6 +176,10 @@ def test_only_and_refusals(tmp_path):
     assert "0% computed" in table
     with pytest.raises(ProblemError, match="only: expected problem"):
         study.survey(plan, tmp_path, only=["scheme=x"])
+    with pytest.raises(
+        ProblemError, match="only: problem 'romp' is not known; did you"
+    ):
+        study.survey(plan, tmp_path, only=["problem=romp"])
 
 
 @pytest.mark.parametrize(
@@ -191,6 +195,14 @@ def test_only_and_refusals(tmp_path):
         ("phases = 4", "phases = 0", 15, "steps.phases: expected a whole number of at least 1"),
         ('"graph_v"', '"graph_w"', 2, "metrics: metric 'graph_w' is not known; did you mean"),
         ("[problems]", "[problem]", 4, "problem: key 'problem' is not known"),
+        ("set = { a = 0.5 }", "set = 0.5", 5, "problems.ramp.set: expected a table such as"),
+        ('ramp = { use = "point_on_track"', "ramp = { use = 3", 5, "problems.ramp.use: expected a"),
+        ("halvings = 2", "values = [0.1]", 12, "steps: expected either first (and halvings) or"),
+        ("first = 5e-2", "values = [0.1]", 14, "steps.halvings: belongs to first"),
+        ("first = 5e-2", "first = 0.5", 13, "steps.first: expected at most the time span of ramp"),
+        ("phases = 4", "of_span = true\nfirst = 2.0", 16, "no valid TOML"),
+        ("phases = 4", "[reference]\nprefer = [{ use = 3 }]", 16, "reference.prefer: expected us"),
+        ("phases = 4", '[reference]\nprefer = ["exact"]', 16, 'reference.prefer: expected "clos'),
         ("[integrators]", "[integrators", 8, "no valid TOML"),
     ],
 )
@@ -214,6 +226,9 @@ def test_the_command(finished, tmp_path, monkeypatch):
     assert nothing.exit_code == 1  # no run reached its end: none was made
     wrong = call("study", "absent.toml")
     assert wrong.exit_code == 2 and "absent.toml" in wrong.stderr
+    (tmp_path / "picture.toml").write_bytes(b"\x89PNG\xff")
+    wrong = call("study", "picture.toml")
+    assert wrong.exit_code == 2 and "expected a study file, a text in TOML" in wrong.stderr
 
 
 def test_tables():

@@ -54,5 +54,8 @@ def drawn(name: str, folder: Path) -> list[Path]:
     plan, place = study_file.read(name), Path(Path(name).stem)
     found = study.collect(plan, place / "data")
     if not found.ok.any():
-        raise FileError(f"redraw: {place / 'data'} has no run of {name} that reached its end")
+        raise FileError(
+            f"redraw: {place / 'data'} has no run of {name} that reached its end; for data in "
+            f"another folder: nsdyn study {name} --collect --out FOLDER"
+        )
     return found.save(place)

@@ -76,6 +76,7 @@ FIGURES = {
 }
 KNOWN = ("closed_form", "stored")  # references that problems bring
 SAMPLES = 100
+ROUNDING = 1e-9  # of a step that is said to be the time span
 REFINE = 8
 
 
@@ -120,6 +121,8 @@ def read(path: str | Path) -> Plan:
         text = file.read_text("utf-8")
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise FileError(f"{path}: expected a study file, a text in TOML, found no text") from error
     return parse(text, str(path), file.resolve().parent)
 
 
@@ -132,6 +135,18 @@ def parse(text: str, name: str = "study", folder: Path | None = None) -> Plan:
         line = f", line {place[1]}" if place else ""
         raise ProblemError(f"{name}{line}: no valid TOML: {error}") from error
     return _Reader(content, text, name, folder or Path.cwd()).plan()
+
+
+def too_long(problems: dict[str, Problem], step: float, of_span: bool) -> str:
+    """Why the largest step is too long for a study; empty if it is not."""
+    for name, problem in problems.items():
+        span = 1.0 if of_span else problem.t_end - problem.t0
+        if step > span * (1 + ROUNDING):
+            said = (
+                "a share of at most 1" if of_span else f"at most the time span of {name}, {span:g}"
+            )
+            return f"expected {said}, found {step:g}"
+    return ""
 
 
 class _Reader:
@@ -149,15 +164,16 @@ class _Reader:
         steps, phases, samples = self._steps()
         kinds, finer = self._finer()
         chosen = lambda kind, k: {n: x[k] if kind in kinds else None for n, x in made.items()}
+        own = {name: parts[0] for name, parts in made.items()}
         return Plan(
             title=self._typed(("title",), str, "a text", self.name),
-            problems={name: parts[0] for name, parts in made.items()},
+            problems=own,
             integrators=self._objects("integrators", written.integrator),
             laws=self._objects("laws", written.law, {"PostSwitchGradient": PostSwitchGradient()}),
             steps=steps,
             phases=phases,
             samples=samples,
-            of_span=self._typed(("steps", "of_span"), bool, "true or false", False),
+            of_span=self._of_span(own, steps[0]),
             finer=finer,
             stored=chosen("stored", 1),
             closed_forms=chosen("closed_form", 2),
@@ -176,8 +192,12 @@ class _Reader:
         if not isinstance(entry, dict) or "use" not in entry:
             raise self._error(path, 'a text or { use = "...", set = {...}, t_end = ... }', entry)
         self._check_keys(path, entry, KEYS["problem"])
+        if not isinstance(entry["use"], str):
+            raise self._error((*path, "use"), "a text such as 'point_on_track'", entry["use"])
+        settings = entry.get("set", {})
+        if not isinstance(settings, dict):
+            raise self._error((*path, "set"), "a table such as { a = 0.5 }", settings)
         with self._faults(path), _inside(self.folder):
-            settings = entry.get("set", {})
             problem = problems.get(entry["use"], **settings)
             stored = None if settings or "t_end" in entry else problems.reference(entry["use"])
             closed_form = problems.closed_form(entry["use"])
@@ -207,6 +227,8 @@ class _Reader:
         if ("first" in table) == ("values" in table):
             wanted = "either first (and halvings) or values"
             raise self._error(("steps",), wanted, ", ".join(table))
+        if "values" in table and "halvings" in table:
+            raise self._said(("steps", "halvings"), "belongs to first; values lists all steps")
         if "values" in table:
             steps = table["values"]
             good = isinstance(steps, list) and steps and all(_is_number(x) and x > 0 for x in steps)
@@ -219,6 +241,14 @@ class _Reader:
             steps = [first / 2**k for k in range(self._whole("halvings", 0, least=0) + 1)]
         steps = tuple(sorted({float(x) for x in steps}, reverse=True))
         return steps, self._whole("phases", 1), self._whole("samples", SAMPLES, least=2)
+
+    def _of_span(self, chosen: dict[str, Problem], largest: float) -> bool:
+        """Whether steps are shares of the span; the largest must not be longer than it."""
+        found = self._typed(("steps", "of_span"), bool, "true or false", False)
+        if why := too_long(chosen, largest, found):
+            key = "first" if "first" in self.content["steps"] else "values"
+            raise self._said(("steps", key), why)
+        return found
 
     def _whole(self, key: str, default: int, least: int = 1) -> int:
         value = self._at(("steps", key), default)
@@ -260,16 +290,19 @@ class _Reader:
         refine = finer.get("refine", REFINE)
         if isinstance(refine, bool) or not isinstance(refine, int) or refine < 2:
             raise self._error(path, "refine, a whole number of at least 2", refine)
+        use = finer.get("use", "EventDriven(RK4())")
+        if not isinstance(use, str):
+            raise self._error(path, "use, a text such as 'EventDriven(RK4())'", use)
         with self._faults(path), _inside(self.folder):
-            made = written.integrator(finer.get("use", "EventDriven(RK4())"))
+            made = written.integrator(use)
         return [entry for entry in prefer if entry in KNOWN], Finer(made, refine)
 
     def _metrics(self, path: tuple[str, ...] = ("metrics",)) -> tuple[str, ...]:
         names = self._at(path, list(SHOWN))
         if isinstance(names, str):
             names = [names]
-        if not isinstance(names, list) or not all(isinstance(x, str) for x in names):
-            raise self._error(path, "a list of names", names)
+        if not isinstance(names, list) or not names or not all(isinstance(x, str) for x in names):
+            raise self._error(path, "a list of names, at least one", names)
         found: list[str] = []
         for name in names:
             if name not in METRICS and name not in GROUPS:
