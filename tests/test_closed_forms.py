@@ -48,7 +48,7 @@ def test_smooth_motions(name, settings):
         (laws.PostSwitchGradient(), 1.0),
         (laws.MuellerTransition(), 1.0),
         (laws.GrassmannMidGradient(), 0.5),
-        (laws.IntermediateGradient(position=0.3), 0.3),
+        (laws.IntermediateGradient(position=0.8), 0.8),
     ],
 )
 def test_a_corner(law, E, a):
@@ -184,7 +184,7 @@ def test_a_stored_reference_belongs_to_its_law():
     """That of the ball is for e = 0.9: it says nothing about other laws."""
     chosen = {"ball": "bouncing_ball", "rod": "simple_pendulum"}
     rules = {"own": "Restitution(e=0.9)", "other": "Restitution(e=0.5)"}
-    plan = study.plan(chosen, {"rk": RK4()}, rules, steps=[0.1])
+    plan = study.plan(chosen, {"rk": EventDriven(RK4())}, rules, steps=[0.1])
     stored = lambda *names: study_references.stored(plan, study_cells.Pair(*names))
     assert stored("ball", "rk", "own") is problems.reference("bouncing_ball")
     assert stored("ball", "rk", "other") is None
