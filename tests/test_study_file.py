@@ -176,9 +176,7 @@ def test_only_and_refusals(tmp_path):
     assert "0% computed" in table
     with pytest.raises(ProblemError, match="only: expected problem"):
         study.survey(plan, tmp_path, only=["scheme=x"])
-    with pytest.raises(
-        ProblemError, match="only: problem 'romp' is not known; did you"
-    ):
+    with pytest.raises(ProblemError, match="only: problem 'romp' is not known; did you"):
         study.survey(plan, tmp_path, only=["problem=romp"])
 
 
