@@ -5,10 +5,11 @@ the numbers depend on. A function counts by its bytecode, constants, defaults an
 the globals it reads: numbers and arrays by value, functions and classes recursively. Of modules of
 nsdyn, also those that a function imports when it is called, the digest covers what the function
 names; other modules count by the text of their file and by everything in them. Docstrings and
-comments do not count, nor do names of modules and functions. Installed libraries are not included,
-except packages that bring problems, integrators or laws; the versions of libraries are recorded
-with the data. So editing a constant or a helper changes the digest, even in a notebook, which has
-no file, and editing one integrator changes it only where that one is used.
+comments do not count, nor do names of modules and functions, nor the folder in which files lie.
+Installed libraries are not included, except packages that bring problems, integrators or laws; the
+versions of libraries are recorded with the data. So editing a constant or a helper changes the
+digest, even in a notebook, which has no file, and editing one integrator changes it only where that
+one is used.
 
 Two things of nsdyn are left out: what only checks, shows, keeps and sends work to others (ASIDE),
 and caches, which are containers with lower-case names.
@@ -98,7 +99,7 @@ class CodeReader(Reader):
 
     def _member(self, kind: str, name: str, scope: dict, names: frozenset) -> None:
         own = is_own(scope.get("__name__", ""))
-        if not (own and _is_cache(name, scope[name])):
+        if name != "__file__" and not (own and _is_cache(name, scope[name])):
             super()._member(kind, name, scope, names)
 
     def _imported(self, modules: tuple, names: frozenset) -> None:

@@ -16,6 +16,7 @@ import nsdyn
 from nsdyn import integrators, laws, problems
 from nsdyn._code_digest import code_digest
 from nsdyn.studies import compare
+from nsdyn.studies.lib import study_cells
 
 MECHANISM = """
 import jax.numpy as jnp
@@ -150,6 +151,19 @@ def test_another_process_finds_the_same_digest():
     told = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     assert told.stdout.strip() == coded(*chosen)
     assert coded(*pickle.loads(pickle.dumps(chosen))) == coded(*chosen)
+
+
+def test_where_files_lie_does_not_count(monkeypatch):
+    """Data of one checkout are known in another."""
+    chosen = problems.get("pendulum").system, integrators.NSGA(), study_cells._timed
+    before = code_digest(*chosen)
+    files = {
+        n: x for n, x in sys.modules.items() if n.startswith("nsdyn") and "__file__" in vars(x)
+    }
+    for module in files.values():
+        monkeypatch.setattr(module, "__file__", module.__file__.replace("/nsdyn/", "/other/nsdyn/"))
+    assert any("/other/nsdyn/" in x.__file__ for x in files)
+    assert code_digest(*chosen) == before
 
 
 def test_what_is_not_named_does_not_count():
