@@ -75,10 +75,11 @@ class RedundancyWarning(UserWarning):
 def unknown(what: str, name: str, known: Iterable[str]) -> ProblemError:
     """The error for an unknown name: its message suggests the nearest known name and lists all of
     them."""
+    known = list(known)
     by_lower = {each.lower(): each for each in known}
     close = difflib.get_close_matches(name.lower().replace("-", "_"), by_lower, n=1, cutoff=0.5)
     hint = f"did you mean {by_lower[close[0]]!r}? There" if close else "there"
-    return ProblemError(f"{what} {name!r} is not known; {hint} are: {', '.join(by_lower.values())}")
+    return ProblemError(f"{what} {name!r} is not known; {hint} are: {', '.join(known)}")
 
 
 def warn(message: str, category: type[Warning]) -> None:

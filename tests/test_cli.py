@@ -62,6 +62,15 @@ def test_version_and_help():
         (("sweep", "three_r_pendulum"), "--vary"),
         (("sweep", "three_r_pendulum", "--vary", "m=1:2"), "LOW:HIGH:N"),
         (("sweep", "three_r_pendulum", "--vary", "mm=1:2:3"), "did you mean 'm'"),
+        (("sweep", "three_r_pendulum", "--vary", "m=1:2:0"), "expected NAME=LOW:HIGH:N"),
+        (
+            ("sweep", "three_r_pendulum", "--vary", "m=1:2:3", "--vary", "m=4:5:6"),
+            "one range for m",
+        ),
+        (
+            ("sweep", "three_r_pendulum", "--vary", "m=1:2:3", "--out", "nowhere/x.nc"),
+            "expected a folder that exists",
+        ),
         (("sweep", "three_r_pendulum", "--vary", "locks[7]=1:2:3"), "locks[7]"),
         (
             ("sweep", "three_r_pendulum", "--vary", "m=1:2:3", "--latin", "4"),

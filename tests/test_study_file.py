@@ -192,6 +192,12 @@ def test_only_and_refusals(tmp_path):
         ("first = 5e-2", "frist = 4e-2", 13, "steps.frist: key 'frist' is not known; did you mean"),
         ("phases = 4", "phases = 0", 15, "steps.phases: expected a whole number of at least 1"),
         ('"graph_v"', '"graph_w"', 2, "metrics: metric 'graph_w' is not known; did you mean"),
+        (
+            '"graph_v"',
+            '"x"',
+            2,
+            "metrics: metric 'x' is not known; there are: error_q, error_v, err",
+        ),
         ("[problems]", "[problem]", 4, "problem: key 'problem' is not known"),
         ("set = { a = 0.5 }", "set = 0.5", 5, "problems.ramp.set: expected a table such as"),
         ('ramp = { use = "point_on_track"', "ramp = { use = 3", 5, "problems.ramp.use: expected a"),
@@ -200,6 +206,7 @@ def test_only_and_refusals(tmp_path):
         ("first = 5e-2", "first = 0.5", 13, "steps.first: expected at most the time span of ramp"),
         ("phases = 4", "of_span = true\nfirst = 2.0", 16, "no valid TOML"),
         ("phases = 4", "[reference]\nprefer = [{ use = 3 }]", 16, "reference.prefer: expected us"),
+        ("phases = 4", '[[laws]]\nx = "ZeroVelocity"', 15, "laws: expected a table [laws]"),
         ("phases = 4", '[reference]\nprefer = ["exact"]', 16, 'reference.prefer: expected "clos'),
         ("[integrators]", "[integrators", 8, "no valid TOML"),
     ],
@@ -221,7 +228,8 @@ def test_the_command(finished, tmp_path, monkeypatch):
     shown = call("study", "corner.toml", "--collect", "--out", folder)
     assert shown.exit_code == 0 and "Two schemes at a corner" in shown.stdout
     nothing = call("study", "corner.toml", "--collect")
-    assert nothing.exit_code == 1  # no run reached its end: none was made
+    assert nothing.exit_code == 2 and "nothing of this study" in nothing.stderr
+    assert not (tmp_path / "corner").exists()
     wrong = call("study", "absent.toml")
     assert wrong.exit_code == 2 and "absent.toml" in wrong.stderr
     (tmp_path / "picture.toml").write_bytes(b"\x89PNG\xff")

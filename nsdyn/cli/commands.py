@@ -300,8 +300,7 @@ def sweep(
     with reported():
         import nsdyn
 
-        if out is not None and out.suffix != ".nc":
-            raise FileError(f"--out {out}: expected a name that ends in .nc")
+        _require_target("--out", out, (".nc",))
         chosen = _problem(problem, settings)
         method = _integrator(integrator, formulation)
         rule = written.law(law)
@@ -333,7 +332,9 @@ def _over_steps(
     from nsdyn.studies import study as studies
 
     if reference == "none":
-        raise ProblemError("--reference: expected an integrator where there are several steps")
+        raise ProblemError(
+            "--reference: expected an integrator where there are several steps, found 'none'"
+        )
     named = [dict(zip(comparison.names(list(x)), x, strict=True)) for x in pairs]
     plan = studies.plan(
         {problem.name: problem},

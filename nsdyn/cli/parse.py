@@ -64,6 +64,8 @@ def _parsed(texts: Iterable[str], form: str, parse: Callable[[str], Any]) -> dic
     found = {}
     for text in texts:
         name, value = _assignment("--vary", text, form)
+        if name in found:
+            raise ProblemError(f"--vary: expected one range for {name}, found another: {text!r}")
         try:
             found[name] = parse(value)
         except ValueError:
@@ -82,6 +84,8 @@ def _points(text: str) -> "np.ndarray":
     import numpy as np
 
     low, high, count = text.split(":")
+    if int(count) < 1:
+        raise ValueError(count)
     return np.linspace(float(low), float(high), int(count))
 
 

@@ -51,7 +51,7 @@ def study(
             _show_survey(plan, studies.survey(plan, folder / "data", only, force, retry))
             return
         if collect:
-            found = studies.collect(plan, folder / "data")
+            found = _collected(plan, folder, file)
         else:
             again = {"force": force, "retry": retry}
             with counted("pairs") as report:
@@ -62,6 +62,22 @@ def study(
             made = study_tables.write(found, tables, command_line(context))
             print("\n".join(str(path) for path in made))
         show(found, folder, context)
+
+
+def _collected(
+    plan: "nsdyn.studies.lib.study_file.Plan", folder: Path, file: Path
+) -> "nsdyn.studies.lib.study_result.StudyResult":
+    """What there is of a study. Nothing at all is told, and writes no tables."""
+    from nsdyn.errors import FileError
+    from nsdyn.studies import study as studies
+
+    found = studies.collect(plan, folder / "data")
+    if not found.is_begun:
+        raise FileError(
+            f"--collect: {folder / 'data'} has nothing of this study, or of this code; compute it "
+            f"with: nsdyn study {file} --out {folder}"
+        )
+    return found
 
 
 def show(

@@ -377,7 +377,7 @@ class _Reader:
         table: tuple[str, ...] = ()
         known: dict[tuple[str, ...], int] = {}
         for number, line in enumerate(self.lines, 1):
-            if head := re.match(r"\s*\[\s*([^\]]+?)\s*\]", line):
+            if head := re.match(r"\s*\[+\s*([^\[\]]+?)\s*\]", line):
                 table = tuple(part.strip(" \"'") for part in head[1].split("."))
                 known.setdefault(table, number)
             elif key := re.match(r"\s*([\w.\"'-]+)\s*=", line):

@@ -69,6 +69,11 @@ class StudyResult:
         return self.data.status.values == int(Status.OK)
 
     @property
+    def is_begun(self) -> bool:
+        """Whether anything was computed, or given up."""
+        return bool(self.given_up) or bool(np.any(self.data.status.values != MISSING))
+
+    @property
     def table(self) -> Table:
         """One row for each problem, law and integrator."""
         return _table(self)

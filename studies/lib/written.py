@@ -84,8 +84,9 @@ def parse_object(what: str, text: str, known: dict[str, type], base: tuple[type,
     except ProblemError:
         raise
     except (SyntaxError, TypeError, ValueError) as error:
+        why = error.msg if isinstance(error, SyntaxError) else error
         raise ProblemError(
-            f"{what} {text!r}: expected NAME or NAME(setting=value, ...): {error}"
+            f"{what} {text!r}: expected NAME or NAME(setting=value, ...): {why}"
         ) from error
 
 
@@ -114,11 +115,12 @@ def _made(cls: type, arguments: list, settings: dict[str, Any]) -> Any:
     except TypeError as error:
         needed = [name for name, x in known.items() if x.default is x.empty]
         example = f"{cls.__name__}({', '.join(f'{name}=...' for name in needed)})"
+        hint = f". Write {example}" if needed else ""
         given = ", ".join([*map(repr, arguments), *(f"{k}={x!r}" for k, x in settings.items())])
         title = f"{cls.__name__}({given})"
         title = title if folder is None else f"{defined_at(cls)}: {cls.__name__}"
         raise ProblemError(
-            f"{title}: {error}; its settings are {', '.join(known) or 'none'}. Write {example}"
+            f"{title}: {error}; its settings are {', '.join(known) or 'none'}{hint}"
         ) from error
     with nullcontext() if folder is None else faults_in(folder):
         return cls(*arguments, **settings)
