@@ -345,6 +345,17 @@ def lu(lower: Lowering, equation, a: Value) -> list[Value]:
     return [matrix, Memory(pivots, (n,)), Memory(order, (n,))]
 
 
+@primitive("solve_pivoted")
+def solve_pivoted(lower: Lowering, equation, a: Value, b: Value) -> Value:
+    n = a.shape[0]
+    matrix, right = _matrix(lower, a), _matrix(lower, b)
+    out = lower.storage(n, FLOAT, uniform=False)
+    type_ = lower.type(FLOAT, False)
+    names = ", ".join(x.name for x in (matrix.storage, right.storage, out))
+    lower.line(f"solve_<{type_}, {n}>({names});")
+    return Memory(out, (n,))
+
+
 @primitive("eigh")
 def eigh(lower: Lowering, equation, a: Value) -> list[Value]:
     """Eigenvectors may have other signs than those of LAPACK, and others belong to eigenvalues

@@ -150,10 +150,10 @@ class ConeProblem(eqx.Module):
         size = 1.0 + 1e-3 * jnp.max(jnp.abs(x), initial=0.0)
         return jnp.max(jnp.abs(self.residual(x, w)), initial=0.0) / size
 
-    def jacobian(self, x: Impulses) -> Float[Array, "kd kd"]:
+    def jacobian(self, x: Impulses, w: Impulses) -> Float[Array, "kd kd"]:
         """dF/dx, on the branch that x is on."""
         k, d = self.shape
-        at = self.branches(x, self.velocity(x))
+        at = self.branches(x, w)
         A = self.A.reshape(k, d, k * d)
         unit = jnp.eye(k * d).reshape(k, d, k * d)
         closed = at.closed[:, None]
