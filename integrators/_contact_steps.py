@@ -73,12 +73,14 @@ class Approach(eqx.Module):
         ends_hops: bool,
         h: Number,
         p: Params,
+        slope: Float[Array, "k nq"] | None = None,
     ) -> "Approach":
         """`near` are the contacts that take part in the step, as far as is known at its start. If
-        one of them closes in it, not slower than (1), all of them take part in an impact."""
+        one of them closes in it, not slower than (1), all of them take part in an impact. slope:
+        the slopes of the gaps, if they are known."""
         mode = contacts.modes(model, point)
         own = contacts.coefficients(model, p, contacts.speeds(model, rates, mode))
-        slow = _hop_speeds(model, point, h, p)
+        slow = _hop_speeds(model, point, h, p, slope)
         closes = near & (mode == OPEN) & (rates[:, 0] < -slow)
         shift = law.shift(rates, own.E, near & jnp.any(closes))
         if ends_hops:
@@ -94,9 +96,12 @@ class Approach(eqx.Module):
         return fast & (P[:, 0] > 0)
 
 
-def _hop_speeds(model: Model, point: Point, h: Number, p: Params) -> Float[Array, " k"]:
+def _hop_speeds(
+    model: Model, point: Point, h: Number, p: Params, slope: Float[Array, "k nq"] | None
+) -> Float[Array, " k"]:
     """h/2 |gap_q| |q''|."""
-    slope = jax.lax.stop_gradient(contacts.gap_slopes(model, point, p))
+    slope = contacts.gap_slopes(model, point, p) if slope is None else slope
+    slope = jax.lax.stop_gradient(slope)
     system = model.system
     push = system.rate(point.q, system.solver(point.q, p)(model.force(point, p)), p)
     return 0.5 * h * (jnp.abs(slope) @ jnp.abs(push))

@@ -99,7 +99,7 @@ def sizes(model: Model, point: Point, weights: Array, p: Params) -> tuple[Scalar
     size = lambda x: jnp.max(jnp.abs(weights * x))
     system = model.system
     a = system.solver(point.q, p)(model.force(point, p))
-    return size(system.as_motion(point.q, p)), size(point.v), size(a)
+    return size(system.about_as_motion(point.q, p)), size(point.v), size(a)
 
 
 class Step(NamedTuple):

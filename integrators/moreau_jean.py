@@ -194,16 +194,18 @@ class MoreauJean(AbstractTimeStepping):
         """The contacts of the step."""
         before = contacts.padded(model, model.psi(point, p))
         ahead = contacts.gaps(model, point, p) + self.forecast * h * before[:, 0]
-        size = contacts.sizes_of_gaps(model, point, p)
+        slope = contacts.gap_slopes(model, point, p)
+        size = contacts.sizes_of_gaps(model, point, p, slope)
         closed = (model.scale.touch if self.projection else ROUND_OFF) * size
         on = ahead <= closed  # (5)
         rule = shifted_law(law)
+        known = (rule, self.projection, h, p, slope)
         early = self.contact_rows == "start"
         return Touching(
             on=on,
             closed=closed,
             law=rule,
-            approach=Approach.of(model, point, before, on, rule, self.projection, h, p),  # (9)
+            approach=Approach.of(model, point, before, on, *known),  # (9)
             normal=contacts.normal_forces(model, point, p),
             H=contacts.padded(model, model.jacobian(point, p)) if early else None,
         )

@@ -137,9 +137,12 @@ def gap_slopes(model: Model, point: Point, p: Params) -> Float[Array, "k nq"]:
     return jax.jacfwd(lambda q: gaps(model, point.replace(q=q), p))(point.q)
 
 
-def sizes_of_gaps(model: Model, point: Point, p: Params) -> Float[Array, " k"]:
-    """The sizes of the terms of the gaps, of which round-off and tolerances are fractions."""
-    slope = jax.lax.stop_gradient(gap_slopes(model, point, p))
+def sizes_of_gaps(
+    model: Model, point: Point, p: Params, slope: Float[Array, "k nq"] | None = None
+) -> Float[Array, " k"]:
+    """The sizes of the terms of the gaps, of which round-off and tolerances are fractions, from
+    their `gap_slopes` if these are known."""
+    slope = jax.lax.stop_gradient(gap_slopes(model, point, p) if slope is None else slope)
     return jnp.abs(slope) @ (model.scale.q + jnp.abs(point.q))
 
 
@@ -242,12 +245,12 @@ class ContactProblem(eqx.Module):
 
 
 class RowProblem(eqx.Module):
-    """The same as a `ContactProblem`, with W = H B + diag(D) not yet computed: nothing is, if no
-    contact takes part."""
+    """The same as a `ContactProblem`, with W = H B + diag(D), or H B, not yet computed: nothing is,
+    if no contact takes part."""
 
     H: Float[Array, "kd n"]
     B: Float[Array, "n kd"]
-    D: Float[Array, " kd"]
+    D: Float[Array, " kd"] | None
     b: Float[Array, "k d"]
     mu: Float[Array, " k"]
     on: Bool[Array, " k"]
@@ -277,7 +280,7 @@ class ContactRows:
         self.H: Jacobian = rows.reshape(-1, rows.shape[2])
         self.B, self.C = here.respond(self.H.T)  # (1)
         self.pressed = is_pressed(model)
-        self.D = jnp.zeros(self.H.shape[0])
+        self.D = None
         if np.any(self.pressed):
             self.D = self._in_normal_rows(self._units()).reshape(-1)
 
@@ -288,7 +291,10 @@ class ContactRows:
     @property
     def diagonal(self) -> Float[Array, "k d"]:
         """That of W."""
-        return (jnp.sum(self.H * self.B.T, axis=1) + self.D).reshape(self.shape)
+        return self._with_D(jnp.sum(self.H * self.B.T, axis=1), 1.0).reshape(self.shape)
+
+    def _with_D(self, x: Array, factor: Array | float) -> Array:
+        return x if self.D is None else x + self.D * factor
 
     def _units(self) -> Float[Array, " k"]:
         """w of (5); 0 where there are gaps."""
@@ -318,7 +324,9 @@ class ContactRows:
         """A jump to v with the impulses of the contacts added, (3)."""
         model = self.here.model
         flat = P.reshape(-1)
-        Lam = Lam + small.matvec(self.C, flat) - spread(model, P)
+        Lam = Lam - spread(model, P)
+        if len(model.bilateral):
+            Lam = Lam + small.matvec(self.C, flat)
         direction = jnp.where(is_contact(model)[:, None], self._directions(P), direction)
         return v + small.matvec(self.B, flat), Lam, direction
 
@@ -340,8 +348,8 @@ class ContactRows:
     def response(self, P: Float[Array, "k d"]) -> Float[Array, "k d"]:
         """W P."""
         flat = P.reshape(-1)
-        rates = small.matvec(self.H, small.matvec(self.B, flat)) + self.D * flat
-        return rates.reshape(self.shape)
+        rates = small.matvec(self.H, small.matvec(self.B, flat))
+        return self._with_D(rates, flat).reshape(self.shape)
 
     def push_problem(
         self, x: Velocity, c: Float[Array, " k"], on: Bool[Array, " k"]
@@ -363,7 +371,7 @@ class PushProblem(eqx.Module):
     @property
     def _args(self) -> tuple:
         zero = jnp.zeros_like(self.b)
-        return self.H, self.B, zero, self.b[:, None], zero, self.on
+        return self.H, self.B, None, self.b[:, None], zero, self.on
 
     def solve_from(self, before: cone.Answer) -> cone.Answer:
         wanted = jnp.any(self.on & (self.b < 0))

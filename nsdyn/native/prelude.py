@@ -226,6 +226,19 @@ static __attribute__((noinline)) LOOPS void dot_(
         }
     }
 }
+template <class T, int m, int n, int k, class A, class B>
+static __attribute__((noinline)) LOOPS void matmul_(
+    const A *a, const B *b, T *__restrict c, i8 groups)
+{   /* c = a b, row by row; entries are sums in the order of k */
+    for (i8 g = 0; g < groups; g++, a += m * k, b += n * k, c += m * n)
+        for (int i = 0; i < m; i++) {
+            T row[n];
+            for (int j = 0; j < n; j++) row[j] = a[i * k] * b[j];
+            for (int l = 1; l < k; l++)
+                for (int j = 0; j < n; j++) row[j] += a[i * k + l] * b[l * n + j];
+            for (int j = 0; j < n; j++) c[i * n + j] = row[j];
+        }
+}
 template <class T> static __attribute__((noinline)) void cholesky_(T *a, const T *from, i8 n)
 {
     auto good = T{} == T{};

@@ -239,11 +239,14 @@ def dot_general(lower: Lowering, equation, a: Value, b: Value) -> Value:
         left = np.transpose(lower.nodes(a), orders[0]).reshape(groups, sizes[0], inner)
         right = np.transpose(lower.nodes(b), orders[1]).reshape(groups, sizes[1], inner)
         return _products(lower, kind, left, right).reshape(shape)
-    first, second = _ordered(lower, a, orders[0]), _ordered(lower, b, orders[1])
+    natural = [*bb, *cb, *free(b, cb, bb)]  # as it is in a b; else a b^T
+    is_natural = sizes[1] > 1 and natural == list(range(len(natural)))
+    name, order = ("matmul_", natural) if is_natural else ("dot_", orders[1])
+    first, second = _ordered(lower, a, orders[0]), _ordered(lower, b, order)
     uniform = first.storage.uniform and second.storage.uniform
     out = lower.storage(groups * sizes[0] * sizes[1], kind, uniform)
     lower.line(
-        f"dot_<{lower.type(kind, uniform)}, {sizes[0]}, {sizes[1]}, {inner}>"
+        f"{name}<{lower.type(kind, uniform)}, {sizes[0]}, {sizes[1]}, {inner}>"
         f"({first.storage.name}, {second.storage.name}, {out.name}, {groups});"
     )
     return Memory(out, shape)

@@ -150,7 +150,7 @@ def _derivative(answer: Answer, given: tuple, dots: tuple, on: ContactMask) -> A
 def solve_product(
     H: Float[Array, "kd n"],
     B: Float[Array, "n kd"],
-    D: Float[Array, " kd"],
+    D: Float[Array, " kd"] | None,
     b: Impulses,
     mu: PerContact,
     on: ContactMask,
@@ -171,10 +171,11 @@ def solve_product(
 
 
 def product(
-    H: Float[Array, "kd n"], B: Float[Array, "n kd"], D: Float[Array, " kd"]
+    H: Float[Array, "kd n"], B: Float[Array, "n kd"], D: Float[Array, " kd"] | None
 ) -> Float[Array, "kd kd"]:
     """H B + diag(D)."""
-    return small.matmul(H, B) + jnp.diag(D)
+    W = small.matmul(H, B)
+    return W if D is None else W + jnp.diag(D)
 
 
 @jax.custom_jvp

@@ -77,7 +77,7 @@ def newton(
 
     def iterate(c: Iterate) -> Iterate:
         eps = jnp.clip(c.error * less**c.rounds, *EPS)
-        J = problem.jacobian(c.x, c.w) + eps * jnp.eye(k * d)
+        J = problem.jacobian(c.x, c.w, eps)
         F = problem.residual(c.x, c.w).reshape(-1)
         dx = -small.solve_pivoted(J, F).reshape(k, d)  # (1)
         new, some = _searched(problem, c, dx)  # (2)
