@@ -46,8 +46,8 @@ body at rest has gaps of 0 up to round-off, or up to the tolerance of the projec
 projection values up to ROUND_OFF count as 0 in (5), with it up to `Tolerances.touch`.
 
 A step with contacts is solved by Broyden's method, as the right-hand sides for (v_1, u) change by
-O(h) with them; where that fails by Newton's, unless there are many unknowns: compiling its
-Jacobian, with all derivatives of gaps and slips, would take minutes.
+O(h) with them. Where that fails the step is repeated by Newton's, unless there are more than DENSE
+unknowns: compiling its Jacobian, with all derivatives of gaps and slips, would take minutes.
 
 H is evaluated at q_1, or at q_0, which makes (6) linear in v_1 and is what Siconos does for bodies.
 (5) is Siconos' rule too.
@@ -161,6 +161,25 @@ class MoreauJean(AbstractTimeStepping):
         law: AbstractLaw,
         new_mode: NewMode | None = None,
     ) -> Step:
+        return self._advanced(model, point, memory, h, p, law, new_mode, by_newton=True)
+
+    def attempt(
+        self, model: Model, point: Point, memory: Any, h: Number, p: Params, law: AbstractLaw
+    ) -> Step:
+        return self._advanced(model, point, memory, h, p, law, None, by_newton=False)
+
+    def _advanced(
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        law: AbstractLaw,
+        new_mode: NewMode | None,
+        by_newton: bool,
+    ) -> Step:
+        """The step; of one with contacts, also by Newton's method if Broyden's fails."""
         n = point.v.shape[0]
         f0 = model.force(point, p)
         touching = None
@@ -178,7 +197,8 @@ class MoreauJean(AbstractTimeStepping):
             at = _solved(x, *args)
         else:
             first = Answers.first(memory.P, self.projection)
-            x, found, effort = self.newton.solve_keeping(_next, x0, first, args, noise, weights)
+            start = (_next, x0, first, args, noise, weights)
+            x, found, effort = self.newton.solve_keeping(*start, by_newton=by_newton)
             at = _solved(x, *args, found, is_known=True)
         end = at.end
         P = None

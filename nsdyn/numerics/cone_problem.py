@@ -162,7 +162,7 @@ class ConeProblem(eqx.Module):
         """dF/dx + eps, on the branch that x is on: S dx + T dw for each contact, (5)."""
         k, d = self.shape
         S, T = self._slopes(self.branches(x, w))
-        S = S + eps * np.eye(d)
+        S = S + eps * np.eye(d)[None]
         A = jnp.einsum("kij,kjm->kim", T, self.A.reshape(k, d, k * d))
         own = np.kron(np.eye(k), np.ones((d, d))).reshape(k, d, k, d)
         J = A.reshape(k, d, k, d) + own * S[:, :, None, :]
@@ -172,7 +172,7 @@ class ConeProblem(eqx.Module):
         """S and T of (5)."""
         t = at.direction
         closed = jnp.where(at.closed, 1.0, 0.0)[:, None, None]
-        unit = np.eye(t.shape[1])
+        unit = np.eye(t.shape[1])[None]
         stretch = (at.radius / jnp.where(at.length > 0, at.length, 1.0))[:, None, None]
         turn = stretch * (unit - t[:, :, None] * t[:, None, :])
         slips = at.slips[:, None, None]

@@ -144,10 +144,12 @@ class Newton(eqx.Module):
         args: Any,
         noise: Number,
         weights: AnyArray | float = 1.0,
+        by_newton: bool = True,
     ) -> tuple[Float[Array, " n"], Any, Effort]:
         """The solution of x = f(x) from x0, and what f found there, without derivatives:
         function(x, before, args) -> (f, found), where `before` is what an evaluation nearby found,
-        and `first` at first. Noise and weights as in `solve`."""
+        and `first` at first. Noise and weights as in `solve`. (1) takes over `by_newton`, if there
+        are few unknowns."""
         fixed = _constant(args)
         x0, noise, weights, tolerance = jax.lax.stop_gradient((x0, noise, weights, self.tolerance))
         allowed = Allowed(tolerance, noise, weights)
@@ -162,7 +164,7 @@ class Newton(eqx.Module):
             tries = c.tries + new.tries
             return c._replace(x=new.x, found=found, tries=tries, change=new.change)
 
-        if few:
+        if few and by_newton:
             last = _once(~(last.change <= 1.0), again, last)
         args = (args, last.found)
         residual = lambda x, args: x - function(x, args[1], args[0])[0]
