@@ -309,7 +309,7 @@ def _solved(
     end = end.replace(v=jump.v_after)
     at = _pressed(here, rows, end.v, answer.mode, touching.r)
     solved = pushed.solved & answer.solved & at.solved
-    known = (jump, rows.W, other, rows.moving(answer.P), touching.approach, touching.law)
+    known = (jump, rows, other, rows.moving(answer.P), touching.approach, touching.law)
     return Solved(
         x=jnp.concatenate([at.a, U / length, at.r.reshape(-1)]),
         lam=at.lam + jump.Lam / move.h,

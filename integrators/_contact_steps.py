@@ -26,7 +26,6 @@ from nsdyn.laws.impact import AbstractImpactLaw, AbstractShiftedLaw, gains_energ
 from nsdyn.laws.newton import impact_law
 from nsdyn.mechanics import contact_rows as contacts
 from nsdyn.mechanics.model import Model, Point
-from nsdyn.numerics import small
 from nsdyn.numerics.cone_problem import OPEN
 
 QUIET = 1e-6  # of the speed of the mechanism
@@ -74,12 +73,14 @@ class Approach(eqx.Module):
         ends_hops: bool,
         h: Number,
         p: Params,
+        slope: Float[Array, "k nq"] | None = None,
     ) -> "Approach":
         """`near` are the contacts that take part in the step, as far as is known at its start. If
-        one of them closes in it, not slower than (1), all of them take part in an impact."""
+        one of them closes in it, not slower than (1), all of them take part in an impact. slope:
+        the slopes of the gaps, if they are known."""
         mode = contacts.modes(model, point)
         own = contacts.coefficients(model, p, contacts.speeds(model, rates, mode))
-        slow = _hop_speeds(model, point, h, p)
+        slow = _hop_speeds(model, point, h, p, slope)
         closes = near & (mode == OPEN) & (rates[:, 0] < -slow)
         shift = law.shift(rates, own.E, near & jnp.any(closes))
         if ends_hops:
@@ -88,17 +89,19 @@ class Approach(eqx.Module):
         speed = jnp.sqrt(2 * model.system.kinetic(point.q, point.v, p))
         return Approach(rates=rates, mu=own.mu, shift=shift, slow=slow, speed=speed)
 
-    def strikes(self, W: Float[Array, "kd kd"], P: Float[Array, "k d"]) -> Bool[Array, " k"]:
+    def strikes(self, rows: contacts.ContactRows, P: Float[Array, "k d"]) -> Bool[Array, " k"]:
         """Which contacts have an impact, (2)."""
-        d = P.shape[1]
-        sizes = jnp.sqrt(jnp.maximum(jnp.diagonal(W)[::d], 0.0))
+        sizes = jnp.sqrt(jnp.maximum(rows.diagonal[:, 0], 0.0))
         fast = self.rates[:, 0] < -(self.slow + QUIET * sizes * self.speed)
         return fast & (P[:, 0] > 0)
 
 
-def _hop_speeds(model: Model, point: Point, h: Number, p: Params) -> Float[Array, " k"]:
+def _hop_speeds(
+    model: Model, point: Point, h: Number, p: Params, slope: Float[Array, "k nq"] | None
+) -> Float[Array, " k"]:
     """h/2 |gap_q| |q''|."""
-    slope = jax.lax.stop_gradient(contacts.gap_slopes(model, point, p))
+    slope = contacts.gap_slopes(model, point, p) if slope is None else slope
+    slope = jax.lax.stop_gradient(slope)
     system = model.system
     push = system.rate(point.q, system.solver(point.q, p)(model.force(point, p)), p)
     return 0.5 * h * (jnp.abs(slope) @ jnp.abs(push))
@@ -113,7 +116,7 @@ class ContactStep(eqx.Module):
         that is not allowed.
     """
 
-    problem: contacts.ContactProblem
+    problem: contacts.ContactProblem | contacts.RowProblem
     solved: Bool[Array, ""]
     jump: Jump
     struck: Bool[Array, ""]
@@ -121,20 +124,19 @@ class ContactStep(eqx.Module):
 
     @staticmethod
     def of(
-        problem: contacts.ContactProblem,
+        problem: contacts.ContactProblem | contacts.RowProblem,
         solved: Bool[Array, ""],
         jump: Jump,
-        W: Float[Array, "kd kd"],
+        rows: contacts.ContactRows,
         free: Float[Array, "k d"],
         P: Float[Array, "k d"],
         approach: Approach,
         law: AbstractImpactLaw,
     ) -> "ContactStep":
-        """W, the rates that the step would have without impulses of the contacts, and the latter,
-        decide about energy."""
-        struck = jnp.any(approach.strikes(W, P))
+        """The rows, the rates that the step would have without impulses of the contacts, and the
+        latter, decide about energy."""
+        struck = jnp.any(approach.strikes(rows, P))
         gained = jnp.zeros((), bool)
         if not law.allow_energy_gain:
-            after = free + small.matvec(W, P.reshape(-1)).reshape(P.shape)
-            gained = struck & gains_energy(P, free, approach.rates, after)
+            gained = struck & gains_energy(P, free, approach.rates, free + rows.response(P))
         return ContactStep(problem, solved, jump, struck, gained)

@@ -99,7 +99,7 @@ def sizes(model: Model, point: Point, weights: Array, p: Params) -> tuple[Scalar
     size = lambda x: jnp.max(jnp.abs(weights * x))
     system = model.system
     a = system.solver(point.q, p)(model.force(point, p))
-    return size(system.as_motion(point.q, p)), size(point.v), size(a)
+    return size(system.about_as_motion(point.q, p)), size(point.v), size(a)
 
 
 class Step(NamedTuple):
@@ -231,6 +231,13 @@ class AbstractTimeStepping(AbstractIntegrator):
         """One step of size h from `point`, in its mode or into `new_mode`. The law is that of the
         contacts."""
 
+    def attempt(
+        self, model: Model, point: Point, memory: Any, h: Number, p: Params, law: AbstractLaw
+    ) -> Step:
+        """What `advance` computes in the same mode, but that it may fail more often, as the step is
+        then repeated: for schemes that are compiled faster without what is seldom needed."""
+        return self.advance(model, point, memory, h, p, law)
+
     def start(self, model: Model, point: Point, p: Params) -> State:
         point, memory = self.init(model, point, p)
         state = State.begin(model, point, memory, p)
@@ -243,7 +250,9 @@ class AbstractTimeStepping(AbstractIntegrator):
     def step_smooth(
         self, model: Model, state: State, t_next: Number, law: AbstractLaw, p: Params
     ) -> tuple[State, Bool[Array, ""]]:
-        step, end = self._step_in_mode(model, state, t_next, law, p)
+        h = t_next - state.point.t
+        step = self.attempt(model, state.point, state.memory, h, p, law)
+        end = _arrived(model, state, step, t_next, p)
         fell = jnp.any(_fallen(state.guard, end.guard, 0.0))
         return end, fell | ~step.is_solved | step.has_impact
 

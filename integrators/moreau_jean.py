@@ -45,8 +45,9 @@ and a coefficient of friction that follows the speed of slip is that at the star
 body at rest has gaps of 0 up to round-off, or up to the tolerance of the projection: without
 projection values up to ROUND_OFF count as 0 in (5), with it up to `Tolerances.touch`.
 
-Of many bodies in contact (more than DENSE unknowns) the step is solved by Broyden's method alone:
-compiling its Jacobian, with all derivatives of gaps and slips, would take minutes.
+A step with contacts is solved by Broyden's method, as the right-hand sides for (v_1, u) change by
+O(h) with them. Where that fails the step is repeated by Newton's, unless there are more than DENSE
+unknowns: compiling its Jacobian, with all derivatives of gaps and slips, would take minutes.
 
 H is evaluated at q_1, or at q_0, which makes (6) linear in v_1 and is what Siconos does for bodies.
 (5) is Siconos' rule too.
@@ -56,6 +57,8 @@ M. Jean: The non-smooth contact dynamics method. Comput. Methods Appl. Mech. Eng
 235-257. V. Acary, F. Perignon: Siconos, INRIA technical report 340 (2007).
 """
 
+import functools
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -80,7 +83,7 @@ from nsdyn.mechanics import contact_rows as contacts
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
 from nsdyn.numerics.cone import Answer
-from nsdyn.numerics.newton import DENSE, NOISE, Effort, Newton
+from nsdyn.numerics.newton import NOISE, Effort, Newton
 from nsdyn.stepping.mode_change import LawAnswer
 
 ROUND_OFF = 1e-13  # of a gap, relative to its terms
@@ -158,45 +161,71 @@ class MoreauJean(AbstractTimeStepping):
         law: AbstractLaw,
         new_mode: NewMode | None = None,
     ) -> Step:
+        return self._advanced(model, point, memory, h, p, law, new_mode, by_newton=True)
+
+    def attempt(
+        self, model: Model, point: Point, memory: Any, h: Number, p: Params, law: AbstractLaw
+    ) -> Step:
+        return self._advanced(model, point, memory, h, p, law, None, by_newton=False)
+
+    def _advanced(
+        self,
+        model: Model,
+        point: Point,
+        memory: Any,
+        h: Number,
+        p: Params,
+        law: AbstractLaw,
+        new_mode: NewMode | None,
+        by_newton: bool,
+    ) -> Step:
+        """The step; of one with contacts, also by Newton's method if Broyden's fails."""
         n = point.v.shape[0]
         f0 = model.force(point, p)
         touching = None
         if model.has_contacts:
-            touching = self._touching(model, point, memory, h, law, p)
+            touching = self._touching(model, point, h, law, p)
         args = (self.theta, model, point, f0, h, p, new_mode, touching)
         x0 = jnp.concatenate([point.v + h * memory.a, jnp.zeros(n if self.projection else 0)])
         one = model.system.weights(point.q, p)
         weights = jnp.concatenate([jnp.broadcast_to(one, (n,))] * (2 if self.projection else 1))
         q, v, push = sizes(model, point, one, p)
         noise = NOISE * (v + q / h) + self.newton.tolerance * (h * push)
-        residual = lambda x, args: x - _solved(x, *args).x
-        many = touching is not None and x0.shape[0] > DENSE
-        x, effort = self.newton.solve(residual, x0, args, noise, weights, near_identity=many)
-        at = _solved(x, *args)
+        if touching is None:
+            residual = lambda x, args: x - _solved(x, *args).x
+            x, effort = self.newton.solve(residual, x0, args, noise, weights)
+            at = _solved(x, *args)
+        else:
+            first = Answers.first(memory.P, self.projection)
+            start = (_next, x0, first, args, noise, weights)
+            x, found, effort = self.newton.solve_keeping(*start, by_newton=by_newton)
+            at = _solved(x, *args, found, is_known=True)
         end = at.end
-        if at.answer is not None:
-            end = contacts.with_modes(model, end, at.answer.mode)
-        P = None if at.answer is None else at.answer.P
+        P = None
+        if at.answers is not None:
+            end = contacts.with_modes(model, end, at.answers.press.mode)
+            P = at.answers.press.P
         memory = ContactMemory((end.v - point.v) / h, at.jump.Lam / h, effort, P)
         return Step(end, memory, at.found, at.free, at.contact)
 
     def _touching(
-        self, model: Model, point: Point, memory: Any, h: Number, law: AbstractLaw, p: Params
+        self, model: Model, point: Point, h: Number, law: AbstractLaw, p: Params
     ) -> "Touching":
         """The contacts of the step."""
         before = contacts.padded(model, model.psi(point, p))
         ahead = contacts.gaps(model, point, p) + self.forecast * h * before[:, 0]
-        size = contacts.sizes_of_gaps(model, point, p)
+        slope = contacts.gap_slopes(model, point, p)
+        size = contacts.sizes_of_gaps(model, point, p, slope)
         closed = (model.scale.touch if self.projection else ROUND_OFF) * size
         on = ahead <= closed  # (5)
         rule = shifted_law(law)
+        known = (rule, self.projection, h, p, slope)
         early = self.contact_rows == "start"
         return Touching(
             on=on,
             closed=closed,
             law=rule,
-            approach=Approach.of(model, point, before, on, rule, self.projection, h, p),  # (9)
-            P0=memory.P,
+            approach=Approach.of(model, point, before, on, *known),  # (9)
             normal=contacts.normal_forces(model, point, p),
             H=contacts.padded(model, model.jacobian(point, p)) if early else None,
         )
@@ -207,7 +236,6 @@ class Touching(eqx.Module):
 
     on: which of them take part. closed: up to which size gaps count as 0.
     law, approach: their law, and their rates before.
-    P0: the impulses that the search begins with.
     normal: the given normal forces at the start of the step.
     H: the gradients of the rows, if they are not those at the end of the step.
     """
@@ -216,14 +244,26 @@ class Touching(eqx.Module):
     closed: Float[Array, " k"]
     law: AbstractShiftedLaw
     approach: Approach
-    P0: Float[Array, "k d"]
     normal: Float[Array, " k"]
     H: Float[Array, "k d n"] | None
 
 
+class Answers(NamedTuple):
+    """What was found for (7), and for (8) with projection."""
+
+    press: Answer
+    push: Answer | None
+
+    @staticmethod
+    def first(P: Float[Array, "k d"], projection: bool) -> "Answers":
+        """Where the search begins: at the impulses P."""
+        push = Answer.none(jnp.zeros_like(P[:, :1])) if projection else None
+        return Answers(Answer.none(P), push)
+
+
 class Solved(NamedTuple):
-    """The right-hand sides for (v_1, u), the jump, the end of the step, the free velocity, and the
-    answers of the law and of the contacts."""
+    """The right-hand sides for (v_1, u), the jump, the end of the step, the free velocity, the
+    answer of the law, and the contacts."""
 
     x: Array
     jump: Jump
@@ -231,7 +271,15 @@ class Solved(NamedTuple):
     free: Array
     found: LawAnswer | None
     contact: ContactStep | None
-    answer: Answer | None
+    answers: Answers | None
+
+
+def _next(
+    x: Float[Array, " unknowns"], before: Answers, args: tuple
+) -> tuple[Float[Array, " unknowns"], Answers | None]:
+    """The right-hand sides for (v_1, u), and what was found on the way."""
+    solved = _solved(x, *args, before)
+    return solved.x, solved.answers
 
 
 def _solved(
@@ -244,7 +292,11 @@ def _solved(
     p: Params,
     new_mode: NewMode | None,
     touching: Touching | None,
+    before: Answers | None = None,
+    is_known: bool = False,
 ) -> Solved:
+    """The step with the unknowns x. What contacts need is found from what is known from before, or
+    is_known already."""
     n = point.v.shape[0]
     v = x[:n]
     u = x[n:]
@@ -258,24 +310,34 @@ def _solved(
     here = SaddlePoint(model, end, p)
     found = None if new_mode is None else new_mode.ask_law(model, point, here, free, p)
     jump = projected(here, free) if found is None else found.jump  # (1)
-    contact = answer = None
+    contact = press = push = None
+    find = lambda problem, old: problem.known(old) if is_known else problem.solve_from(old)
     if touching is not None:
+        assert before is not None
         forces = contacts.normal_forces(model, end, p)
         pressing = h * (theta * forces + (1 - theta) * touching.normal)  # (10)
-        jump, contact, answer = _pressed(here, jump, point, touching, pressing)
+        solve = functools.partial(find, old=before.press)
+        jump, contact, press = _pressed(here, jump, point, touching, pressing, solve)
         found = None if found is None else found._replace(jump=jump)
     end = end.replace(v=jump.v_after)
     x = jump.v_after
     if u.shape[0]:
         U = here.smallest_motion_of_positions(here.G @ u - here.g() / h)  # (3)
         if touching is not None:
-            U, contact = _pushed(here, end.v, U, u, h, touching, contact)
+            solve = functools.partial(find, old=before.push)
+            U, contact, push = _pushed(here, end.v, U, u, h, touching, contact, solve)
         x = jnp.concatenate([x, U])
-    return Solved(x, jump, end, free, found, contact, answer)
+    answers = None if press is None else Answers(press, push)
+    return Solved(x, jump, end, free, found, contact, answers)
 
 
 def _pressed(
-    here: SaddlePoint, jump: Jump, start: Point, touching: Touching, pressing: PerContact
+    here: SaddlePoint,
+    jump: Jump,
+    start: Point,
+    touching: Touching,
+    pressing: PerContact,
+    solve: Callable,
 ) -> tuple[Jump, ContactStep, Answer]:
     """The jump with the impulses of the contacts, (6) and (7)."""
     rows = contacts.ContactRows(here, touching.H)
@@ -285,16 +347,18 @@ def _pressed(
         early = start.replace(v=jump.v_after, t=here.point.t)
         rates = contacts.padded(here.model, here.model.psi(early, here.p))
     approach = touching.approach
-    problem = contacts.ContactProblem(
-        W=rows.W,
+    problem = contacts.RowProblem(
+        H=rows.H,
+        B=rows.B,
+        D=rows.D,
         b=rates + approach.shift + rows.given(pressing),
         mu=approach.mu,
         on=touching.on,
     )
-    answer = problem.solve(touching.P0)
+    answer = solve(problem)
     jump = Jump(*rows.landed(*jump, answer.P))
     known = (rates, rows.moving(answer.P), approach, touching.law)
-    step = ContactStep.of(problem, answer.solved, jump, rows.W, *known)
+    step = ContactStep.of(problem, answer.solved, jump, rows, *known)
     return jump, step, answer
 
 
@@ -306,13 +370,19 @@ def _pushed(
     h: Number,
     touching: Touching,
     contact: ContactStep | None,
-) -> tuple[Velocity, ContactStep]:
-    """U of (8), and the contacts with the verdict about it."""
+    solve: Callable,
+) -> tuple[Velocity, ContactStep, Answer]:
+    """U of (8), the contacts with the verdict about it, and kap. If no overlap is deep there is
+    only round-off to push out, which may be left where it is."""
     assert contact is not None
     rows = contacts.ContactRows(here)
     rates = contacts.padded(here.model, here.psi(v))[:, 0]
     gaps = contacts.gaps(here.model, here.point, here.p)
     left = gaps / h + jnp.where(rates > 0, rates, 0.0)
     deep = jnp.any(touching.on & (gaps < -touching.closed))
-    U, solved = rows.pushed_out(U, left - rows.normal_rates(u), touching.on, deep)
-    return U, eqx.tree_at(lambda x: x.solved, contact, contact.solved & solved)
+    problem = rows.push_problem(U, left - rows.normal_rates(u), touching.on)
+    answer = solve(problem)
+    kap = jnp.where(answer.solved | deep, answer.P[:, 0], 0.0)
+    solved = contact.solved & (answer.solved | ~deep)
+    contact = eqx.tree_at(lambda x: x.solved, contact, solved)
+    return problem.pushed_out(U, kap), contact, answer

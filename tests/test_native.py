@@ -20,6 +20,7 @@ from nsdyn.native import build, functions
 from nsdyn.native.lowering import PRIMITIVES
 from nsdyn.native.program import AXIS, Source, traced, translate
 from nsdyn.native.unsupported import Unsupported
+from nsdyn.numerics import small
 
 LANES = (1, 4)
 SPECIAL = np.array(
@@ -167,6 +168,15 @@ REDUCTIONS = {
     "cholesky": lambda a: jnp.linalg.cholesky(a.m @ a.m.T + jnp.eye(6)),
     "cholesky fails": lambda a: jnp.linalg.cholesky(a.m @ a.m.T - 9 * jnp.eye(6)),
     "solve": lambda a: jnp.linalg.solve(a.m, a.n),
+    "solve with pivoting": lambda a: small.solve_pivoted(a.m, a.x[:6]),
+    "solve, rows alone": lambda a: small.solve_pivoted(
+        jnp.where(a.b[:6, None], 2 * jnp.eye(6), a.m), a.x[:6]
+    ),
+    "solve, large": lambda a: small.solve_pivoted(
+        jnp.eye(20) + jnp.where(a.places[:, None] % 3 == 0, 0.0, a.large[:20] @ a.large[20:].T),
+        a.large[:20, 0],
+    ),
+    "product with a vector": lambda a: a.large @ a.large[7],
     "inverse": lambda a: jnp.linalg.inv(a.m),
     "triangular": lambda a: jax.scipy.linalg.solve_triangular(a.m, a.n, trans=1, lower=True),
     "triangular, unit": lambda a: jax.scipy.linalg.solve_triangular(a.m, a.n, unit_diagonal=True),

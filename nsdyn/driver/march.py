@@ -22,6 +22,7 @@ from nsdyn.driver.arguments import Setup, Values
 from nsdyn.driver.derivatives import with_replay
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import Jump, ModeChange
+from nsdyn.mechanics.contact_rows import have_modes
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.status import Status
 from nsdyn.stepping.integrator import State
@@ -88,6 +89,8 @@ def _fast(integrator, model, state, log, times, count, law, p, every):
         careful = lambda carry, t: integrator.step_without_plan(model, *carry, t, law, p)
         (end, log), samples = _steps(careful, (state, log), times, count, every)
         return end, log, samples
+    if model.has_contacts and not have_modes(model):
+        return _step_by_step(integrator, model, state, log, times, count, law, p, every)
     end, samples, fired = _attempts(integrator, model, state, times, count, law, p, every)
     if not model.may_have_events:
         return end, log, samples
@@ -110,6 +113,49 @@ def _fast(integrator, model, state, log, times, count, law, p, every):
     # A loop that runs once or not at all: in a batch, unlike a conditional, it is skipped when no
     # trajectory has an event.
     return jax.lax.while_loop(lambda c: c[3], redo, (end, log, samples, fired))[:3]
+
+
+def _step_by_step(integrator, model, state, log, times, count, law, p, every):
+    """The same, with only those steps redone that have an event. Impacts of contacts are frequent:
+    nearly every chunk would be redone. The price is that each step keeps what was before it."""
+    total = jnp.asarray(len(times) if count is None else count)
+    outside = eqx.partition((integrator, model, times, law, p), eqx.is_array)
+    running = lambda state: state.status == Status.OK
+
+    def put(samples, state, i):
+        one = lambda all_, x: jax.lax.dynamic_update_index_in_dim(all_, x, i, 0)
+        return jax.tree.map(one, samples, Sample.of(state))
+
+    def attempt(carry):
+        i, state, samples, _ = carry
+        new, flag = integrator.step_smooth(model, state, times[i], law, p)
+        flag = flag & running(state)
+        samples = put(samples, new, i)
+        new = jax.tree.map(lambda a, b: jnp.where(flag, a, b), state, new)
+        return jnp.where(flag, i, i + 1), new, samples, flag
+
+    def redo(carry):
+        # The barrier as in `_fast`.
+        (i, state, log, samples, _), arrays = jax.lax.optimization_barrier((carry, outside[0]))
+        integrator, model, times, law, p = eqx.combine(arrays, outside[1])
+        state, log = integrator.step_without_plan(model, state, log, times[i], law, p)
+        return i + 1, state, log, put(samples, state, i), jnp.zeros((), bool)
+
+    def stretch(carry):
+        """Steps up to an event, and the step with it."""
+        i, state, log, samples = carry
+        going = lambda c: (c[0] < total) & ~c[3]
+        first = (i, state, samples, jnp.zeros((), bool))
+        i, state, samples, flag = jax.lax.while_loop(going, attempt, first)
+        event = (i, state, log, samples, flag)
+        return jax.lax.while_loop(lambda c: c[4], redo, event)[:4]
+
+    repeat = lambda x: jnp.broadcast_to(x, (len(times), *jnp.shape(x)))
+    samples = jax.tree.map(repeat, Sample.of(state))
+    first = (jnp.zeros_like(total), state, log, samples)
+    _, end, log, samples = jax.lax.while_loop(lambda c: c[0] < total, stretch, first)
+    last = jnp.minimum(jnp.arange(every - 1, len(times), every), total - 1)
+    return end, log, samples if every == 1 else jax.tree.map(lambda x: x[last], samples)
 
 
 def _attempts(integrator, model, state, times, count, law, p, every):

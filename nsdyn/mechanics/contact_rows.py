@@ -27,7 +27,7 @@ The normal impulse c_N of that force becomes the solution of the same laws of co
 since 0 <= u_N, P_N >= 0, u_N P_N = 0 means P_N = max(0, c_N); w > 0 only gives u_N its unit.
 """
 
-from typing import Any
+import functools
 
 import equinox as eqx
 import jax
@@ -137,9 +137,12 @@ def gap_slopes(model: Model, point: Point, p: Params) -> Float[Array, "k nq"]:
     return jax.jacfwd(lambda q: gaps(model, point.replace(q=q), p))(point.q)
 
 
-def sizes_of_gaps(model: Model, point: Point, p: Params) -> Float[Array, " k"]:
-    """The sizes of the terms of the gaps, of which round-off and tolerances are fractions."""
-    slope = jax.lax.stop_gradient(gap_slopes(model, point, p))
+def sizes_of_gaps(
+    model: Model, point: Point, p: Params, slope: Float[Array, "k nq"] | None = None
+) -> Float[Array, " k"]:
+    """The sizes of the terms of the gaps, of which round-off and tolerances are fractions, from
+    their `gap_slopes` if these are known."""
+    slope = jax.lax.stop_gradient(gap_slopes(model, point, p) if slope is None else slope)
     return jnp.abs(slope) @ (model.scale.q + jnp.abs(point.q))
 
 
@@ -241,6 +244,31 @@ class ContactProblem(eqx.Module):
         return cone.solve(self.W, self.b, self.mu, self.on, P0, careful=careful)
 
 
+class RowProblem(eqx.Module):
+    """The same as a `ContactProblem`, with W = H B + diag(D), or H B, not yet computed: nothing is,
+    if no contact takes part."""
+
+    H: Float[Array, "kd n"]
+    B: Float[Array, "n kd"]
+    D: Float[Array, " kd"] | None
+    b: Float[Array, "k d"]
+    mu: Float[Array, " k"]
+    on: Bool[Array, " k"]
+
+    def solve_from(self, before: cone.Answer) -> cone.Answer:
+        wanted = jnp.any(self.on)
+        rest = (self.b, self.mu, self.on, before, wanted)
+        return cone.solve_product(self.H, self.B, self.D, *rest)
+
+    def known(self, answer: cone.Answer) -> cone.Answer:
+        """An answer that was found before, with its derivative."""
+        return cone.known_product(answer, self.H, self.B, self.D, self.b, self.mu, self.on)
+
+    def solve(self, P0: Float[Array, "k d"], careful: bool = False) -> cone.Answer:
+        W = cone.product(self.H, self.B, self.D)
+        return cone.solve(W, self.b, self.mu, self.on, P0, careful=careful)
+
+
 class ContactRows:
     """The contacts of a model at the point of `here`; H is that of another point if given."""
 
@@ -251,15 +279,26 @@ class ContactRows:
         self.shape = rows.shape[:2]
         self.H: Jacobian = rows.reshape(-1, rows.shape[2])
         self.B, self.C = here.respond(self.H.T)  # (1)
-        self.W = small.matmul(self.H, self.B)
         self.pressed = is_pressed(model)
+        self.D = None
         if np.any(self.pressed):
-            self.W = self.W + jnp.diag(self._in_normal_rows(self._units()).reshape(-1))
+            self.D = self._in_normal_rows(self._units()).reshape(-1)
+
+    @functools.cached_property
+    def W(self) -> Float[Array, "kd kd"]:
+        return cone.product(self.H, self.B, self.D)
+
+    @property
+    def diagonal(self) -> Float[Array, "k d"]:
+        """That of W."""
+        return self._with_D(jnp.sum(self.H * self.B.T, axis=1), 1.0).reshape(self.shape)
+
+    def _with_D(self, x: Array, factor: Array | float) -> Array:
+        return x if self.D is None else x + self.D * factor
 
     def _units(self) -> Float[Array, " k"]:
         """w of (5); 0 where there are gaps."""
-        k, d = self.shape
-        tangential = jnp.diagonal(self.W).reshape(k, d)[:, 1:]
+        tangential = jnp.sum(self.H * self.B.T, axis=1).reshape(self.shape)[:, 1:]
         rows = jnp.maximum(jnp.sum(tangential > 0, axis=1), 1)
         return jnp.where(self.pressed, jnp.sum(tangential, axis=1) / rows, 0.0)
 
@@ -270,7 +309,7 @@ class ContactRows:
         """What b contains for given normal impulses, or forces, c: -w c of (5)."""
         if not np.any(self.pressed):
             return jnp.zeros(self.shape)
-        w = jnp.diagonal(self.W)[:: self.shape[1]]
+        w = self.diagonal[:, 0]
         return self._in_normal_rows(jnp.where(self.pressed, -w * c, 0.0))
 
     def moving(self, P: Float[Array, "k d"]) -> Float[Array, "k d"]:
@@ -285,7 +324,9 @@ class ContactRows:
         """A jump to v with the impulses of the contacts added, (3)."""
         model = self.here.model
         flat = P.reshape(-1)
-        Lam = Lam + small.matvec(self.C, flat) - spread(model, P)
+        Lam = Lam - spread(model, P)
+        if len(model.bilateral):
+            Lam = Lam + small.matvec(self.C, flat)
         direction = jnp.where(is_contact(model)[:, None], self._directions(P), direction)
         return v + small.matvec(self.B, flat), Lam, direction
 
@@ -304,15 +345,42 @@ class ContactRows:
         """N x."""
         return small.matvec(self.H[:: self.shape[1]], x)
 
-    def pushed_out(
-        self, x: Velocity, c: Float[Array, " k"], on: Bool[Array, " k"], deep: Bool[Array, ""]
-    ) -> tuple[Velocity, Any]:
-        """x of (4), and whether it was found. If no overlap is `deep` there is only round-off to
-        push out, which may be left where it is."""
-        k, d = self.shape
-        B = self.B[:, ::d]
+    def response(self, P: Float[Array, "k d"]) -> Float[Array, "k d"]:
+        """W P."""
+        flat = P.reshape(-1)
+        rates = small.matvec(self.H, small.matvec(self.B, flat))
+        return self._with_D(rates, flat).reshape(self.shape)
+
+    def push_problem(
+        self, x: Velocity, c: Float[Array, " k"], on: Bool[Array, " k"]
+    ) -> "PushProblem":
+        """That of (4)."""
+        d = self.shape[1]
         b = c + self.normal_rates(x)
-        zero = jnp.zeros(k)
-        found = cone.solve(self.W[::d, ::d], b[:, None], zero, on, zero[:, None])
-        push = jnp.where(found.solved | deep, found.P[:, 0], 0.0)
-        return x + small.matvec(B, push), found.solved | ~deep  # (4)
+        return PushProblem(H=self.H[::d], B=self.B[:, ::d], b=b, on=on)
+
+
+class PushProblem(eqx.Module):
+    """The problem (4) for kap, with b = c_N + N x_b."""
+
+    H: Float[Array, "k n"]
+    B: Float[Array, "n k"]
+    b: Float[Array, " k"]
+    on: Bool[Array, " k"]
+
+    @property
+    def _args(self) -> tuple:
+        zero = jnp.zeros_like(self.b)
+        return self.H, self.B, None, self.b[:, None], zero, self.on
+
+    def solve_from(self, before: cone.Answer) -> cone.Answer:
+        wanted = jnp.any(self.on & (self.b < 0))
+        return cone.solve_product(*self._args, before, wanted)
+
+    def known(self, answer: cone.Answer) -> cone.Answer:
+        """An answer that was found before, with its derivative."""
+        return cone.known_product(answer, *self._args)
+
+    def pushed_out(self, x: Velocity, kap: Float[Array, " k"]) -> Velocity:
+        """x of (4)."""
+        return x + small.matvec(self.B, kap)  # (4)

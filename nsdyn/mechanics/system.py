@@ -145,6 +145,16 @@ class System(eqx.Module):
         B = self._rate_matrix(q, n, p)
         return small.factor(B.T @ B, semidefinite=True)(B.T @ q)
 
+    def about_as_motion(self, q: Configuration, p: Params) -> Velocity:
+        """The same up to a factor, with the diagonal of B^T B in its place: no matrix is factored,
+        so it is for every step. For bodies in space both are the same."""
+        if self.kinematics is None:
+            return q
+        n = jax.eval_shape(self.mass, q, p).shape[0]
+        B = self._rate_matrix(q, n, p)
+        square = jnp.sum(B * B, axis=0)
+        return (q @ B) / jnp.where(square > 0, square, 1.0)
+
     def moved(self, q: Configuration, dx: Velocity, p: Params) -> Configuration:
         """The configuration reached from q by the finite motion dx: retract(q, dx) if given, else
         q + dx, or with quasi-velocities the flow of q' = kinematics(q, dx) over a unit of time, by

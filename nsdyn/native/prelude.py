@@ -190,11 +190,31 @@ template <class T, class U, class M> F void copy_(T *to, const U *from, i8 n, M 
 {
     for (i8 k = 0; k < n; k++) to[k] = choose(mask, S(from[k]), to[k]);
 }
+template <class T, int m, int k, class A, class B>
+F void column_(const A *a, const B *b, T *__restrict c)
+{   /* a matrix times a vector: four rows at a time, which do not wait for each other */
+    int i = 0;
+    for (; i + 4 <= m; i += 4) {
+        const A *const p = a + i * k, *const q = p + k, *const r = q + k, *const s = r + k;
+        T w = p[0] * b[0], x = q[0] * b[0];
+        T y = r[0] * b[0], z = s[0] * b[0];
+        for (int l = 1; l < k; l++) {
+            w += p[l] * b[l]; x += q[l] * b[l]; y += r[l] * b[l]; z += s[l] * b[l];
+        }
+        c[i] = w; c[i + 1] = x; c[i + 2] = y; c[i + 3] = z;
+    }
+    for (; i < m; i++) {
+        T w = a[i * k] * b[0];
+        for (int l = 1; l < k; l++) w += a[i * k + l] * b[l];
+        c[i] = w;
+    }
+}
 template <class T, int m, int n, int k, class A, class B>
 static __attribute__((noinline)) LOOPS void dot_(
     const A *a, const B *b, T *__restrict c, i8 groups)
 {   /* c = a b^T, row by row; entries are sums in the order of k */
     for (i8 g = 0; g < groups; g++, a += m * k, b += n * k, c += m * n) {
+        if (n == 1) { column_<T, m, k>(a, b, c); continue; }
         T bt[k * n];
         for (int j = 0; j < n; j++) for (int l = 0; l < k; l++) bt[l * n + j] = T{} + b[j * k + l];
         for (int i = 0; i < m; i++) {
@@ -205,6 +225,19 @@ static __attribute__((noinline)) LOOPS void dot_(
             for (int j = 0; j < n; j++) c[i * n + j] = row[j];
         }
     }
+}
+template <class T, int m, int n, int k, class A, class B>
+static __attribute__((noinline)) LOOPS void matmul_(
+    const A *a, const B *b, T *__restrict c, i8 groups)
+{   /* c = a b, row by row; entries are sums in the order of k */
+    for (i8 g = 0; g < groups; g++, a += m * k, b += n * k, c += m * n)
+        for (int i = 0; i < m; i++) {
+            T row[n];
+            for (int j = 0; j < n; j++) row[j] = a[i * k] * b[j];
+            for (int l = 1; l < k; l++)
+                for (int j = 0; j < n; j++) row[j] += a[i * k + l] * b[l * n + j];
+            for (int j = 0; j < n; j++) c[i * n + j] = row[j];
+        }
 }
 template <class T> static __attribute__((noinline)) void cholesky_(T *a, const T *from, i8 n)
 {
@@ -272,6 +305,60 @@ static __attribute__((noinline)) void lu_(T *a, K *pivots, K *permutation, i8 n)
             a[i * n + j] = f;
             for (i8 k = j + 1; k < n; k++) a[i * n + k] -= f * a[j * n + k];
         }
+    }
+}
+template <class T, int n>
+static __attribute__((noinline)) LOOPS void solve_(const T *from, const T *b, T *x)
+{   /* x = a^-1 b. Rows with nothing beside the diagonal are solved first; the others are gathered
+       with their right-hand sides, and eliminated with partial pivoting. */
+    typedef decltype(to_int(T{})) K;
+    T a[n * (n + 1)];
+    i8 full[n], alone[n], m = 0, o = 0;
+    for (i8 i = 0; i < n; i++) {
+        auto some = T{} != T{};
+        for (i8 k = 0; k < i; k++) some = some | (from[i * n + k] != 0);
+        for (i8 k = i + 1; k < n; k++) some = some | (from[i * n + k] != 0);
+        if (any(some)) full[m++] = i;
+        else { alone[o++] = i; x[i] = b[i] / from[i * n + i]; }
+    }
+    const i8 w = m + 1;
+    for (i8 r = 0; r < m; r++) {
+        const T *const row = from + full[r] * n;
+        T y = b[full[r]];
+        for (i8 s = 0; s < o; s++) y -= row[alone[s]] * x[alone[s]];
+        for (i8 c = 0; c < m; c++) a[r * w + c] = row[full[c]];
+        a[r * w + m] = y;
+    }
+    for (i8 j = 0; j < m; j++) {
+        T *const top = a + j * w;
+        T best = abs_(top[j]);
+        K where = K{} + j;
+        for (i8 i = j + 1; i < m; i++) {
+            const T y = abs_(a[i * w + j]);
+            const auto more = y > best;
+            best = choose(more, y, best);
+            where = choose(more, K{} + i, where);
+        }
+        for (i8 i = j + 1; i < m; i++) {
+            const auto swap = where == i;
+            if (!any(swap)) continue;
+            for (i8 k = j; k < w; k++) {
+                const T y = a[i * w + k], z = top[k];
+                a[i * w + k] = choose(swap, z, y); top[k] = choose(swap, y, z);
+            }
+        }
+        const T inverse = 1.0 / top[j];
+        for (i8 i = j + 1; i < m; i++) {
+            T *const row = a + i * w;
+            const T f = row[j] * inverse;
+            if (!any(f != 0)) continue;
+            for (i8 k = j + 1; k < w; k++) row[k] -= f * top[k];
+        }
+    }
+    for (i8 j = m - 1; j >= 0; j--) {
+        const T y = a[j * w + m] / a[j * w + j];
+        x[full[j]] = y;
+        for (i8 i = 0; i < j; i++) a[i * w + m] -= a[i * w + j] * y;
     }
 }
 template <class T> F void rotate_(T *x, T *y, T c, T s)

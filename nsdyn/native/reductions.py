@@ -239,11 +239,14 @@ def dot_general(lower: Lowering, equation, a: Value, b: Value) -> Value:
         left = np.transpose(lower.nodes(a), orders[0]).reshape(groups, sizes[0], inner)
         right = np.transpose(lower.nodes(b), orders[1]).reshape(groups, sizes[1], inner)
         return _products(lower, kind, left, right).reshape(shape)
-    first, second = _ordered(lower, a, orders[0]), _ordered(lower, b, orders[1])
+    natural = [*bb, *cb, *free(b, cb, bb)]  # as it is in a b; else a b^T
+    is_natural = sizes[1] > 1 and natural == list(range(len(natural)))
+    name, order = ("matmul_", natural) if is_natural else ("dot_", orders[1])
+    first, second = _ordered(lower, a, orders[0]), _ordered(lower, b, order)
     uniform = first.storage.uniform and second.storage.uniform
     out = lower.storage(groups * sizes[0] * sizes[1], kind, uniform)
     lower.line(
-        f"dot_<{lower.type(kind, uniform)}, {sizes[0]}, {sizes[1]}, {inner}>"
+        f"{name}<{lower.type(kind, uniform)}, {sizes[0]}, {sizes[1]}, {inner}>"
         f"({first.storage.name}, {second.storage.name}, {out.name}, {groups});"
     )
     return Memory(out, shape)
@@ -343,6 +346,17 @@ def lu(lower: Lowering, equation, a: Value) -> list[Value]:
     order: Storage = lower.storage(n, SHORT, uniform=False)
     lower.line(f"lu_({matrix.storage.name}, {pivots.name}, {order.name}, {n});")
     return [matrix, Memory(pivots, (n,)), Memory(order, (n,))]
+
+
+@primitive("solve_pivoted")
+def solve_pivoted(lower: Lowering, equation, a: Value, b: Value) -> Value:
+    n = a.shape[0]
+    matrix, right = _matrix(lower, a), _matrix(lower, b)
+    out = lower.storage(n, FLOAT, uniform=False)
+    type_ = lower.type(FLOAT, False)
+    names = ", ".join(x.name for x in (matrix.storage, right.storage, out))
+    lower.line(f"solve_<{type_}, {n}>({names});")
+    return Memory(out, (n,))
 
 
 @primitive("eigh")

@@ -72,6 +72,13 @@ class Answer(eqx.Module):
     attempts: Int[Array, ""]
     iterations: Int[Array, ""]
 
+    @staticmethod
+    def none(P: Impulses) -> "Answer":
+        """That of a problem that need not be solved, with these impulses."""
+        zero = jnp.zeros((), int)
+        mode = jnp.zeros(P.shape[:1], int)
+        return Answer(P, mode, jnp.zeros(()), jnp.ones((), bool), zero, zero)
+
 
 def solve(
     W: Float[Array, "kd kd"],
@@ -111,8 +118,13 @@ def _solution(careful: bool, W, b, mu, on, P0) -> Answer:
 @_solution.defjvp
 def _rule(careful: bool, primals: tuple, tangents: tuple) -> tuple[Answer, Answer]:
     W, b, mu, on, _ = primals
-    dots = tangents[:3]
     answer = _solution(careful, *primals)
+    return answer, _derivative(answer, (W, b, mu), tangents[:3], on)
+
+
+def _derivative(answer: Answer, given: tuple, dots: tuple, on: ContactMask) -> Answer:
+    """(1), for given W, b and mu and their derivatives."""
+    W, b, mu = given
     scaling = Scaling.of(W, b, on)
     x = jnp.where(scaling.rows, answer.P / scaling.size, 0.0)
 
@@ -120,11 +132,12 @@ def _rule(careful: bool, primals: tuple, tangents: tuple) -> tuple[Answer, Answe
         problem = scaling.apply(W, b, mu)
         return problem.residual(x, problem.velocity(x)).reshape(-1)
 
-    dF = jax.jvp(residual, (W, b, mu), dots)[1]
-    J = scaling.apply(W, b, mu).jacobian(x)
+    dF = jax.jvp(residual, given, dots)[1]
+    problem = scaling.apply(W, b, mu)
+    J = problem.jacobian(x, problem.velocity(x))
     dx = _regular_solution(J, -dF).reshape(b.shape)  # (1)
     none: Any = lambda a: np.zeros(a.shape, jax.dtypes.float0)
-    return answer, Answer(
+    return Answer(
         P=jnp.where(scaling.rows, scaling.size * dx, 0.0),
         mode=none(answer.mode),
         error=jnp.zeros_like(answer.error),
@@ -132,6 +145,51 @@ def _rule(careful: bool, primals: tuple, tangents: tuple) -> tuple[Answer, Answe
         attempts=none(answer.attempts),
         iterations=none(answer.iterations),
     )
+
+
+def solve_product(
+    H: Float[Array, "kd n"],
+    B: Float[Array, "n kd"],
+    D: Float[Array, " kd"] | None,
+    b: Impulses,
+    mu: PerContact,
+    on: ContactMask,
+    before: Answer,
+    wanted: Bool[Array, ""],
+) -> Answer:
+    """The same for W = H B + diag(D), from the impulses of an answer `before`. If it is not
+    `wanted`, since there is nothing to solve, it costs nothing: there are no impulses."""
+    args = lax.stop_gradient((H, B, D, b, mu, before.P))
+    H_, B_, D_, b_, mu_, P0 = args
+
+    def find(_: Any, answer: Answer) -> Answer:
+        return _solution(False, product(H_, B_, D_), b_, mu_, on, P0)
+
+    # A loop, not a branch, which the native backend takes for code that runs seldom.
+    found = lax.fori_loop(0, wanted.astype(int), find, Answer.none(jnp.zeros_like(b_)))
+    return known_product(found, H, B, D, b, mu, on)
+
+
+def product(
+    H: Float[Array, "kd n"], B: Float[Array, "n kd"], D: Float[Array, " kd"] | None
+) -> Float[Array, "kd kd"]:
+    """H B + diag(D)."""
+    W = small.matmul(H, B)
+    return W if D is None else W + jnp.diag(D)
+
+
+@jax.custom_jvp
+def known_product(answer: Answer, H, B, D, b, mu, on) -> Answer:
+    """The answer that `solve_product` has found before, with its derivative."""
+    return answer
+
+
+@known_product.defjvp
+def _known_rule(primals: tuple, tangents: tuple) -> tuple[Answer, Answer]:
+    answer, *rows, b, mu, on = primals
+    _, *dots, db, dmu, _ = tangents
+    W, dW = jax.jvp(product, rows, dots)
+    return answer, _derivative(answer, (W, b, mu), (dW, db, dmu), on)
 
 
 @traced_once

@@ -32,7 +32,7 @@ from nsdyn.numerics.cone_problem import ConeProblem, Impulses
 
 EPS = (1e-10, 0.1)  # smallest and largest proximal term of (1)
 LESS = 0.3
-HALVINGS = 6
+SHORTEST = 1 / 32
 DECREASE = 1e-4  # of the error, relative to the step, that (2) asks for
 STALLED = 3  # steps in a row without decrease
 ALPHA = (0.1, 1e-9, 10.0)  # first, smallest and largest
@@ -41,12 +41,27 @@ WORTHLESS = 1e30  # an error that any other is smaller than
 
 
 class Iterate(NamedTuple):
-    """x, its error, and how many iterations were made in all and in a row without decrease."""
+    """x and its w, their error, and how many iterations were made in all and in a row without
+    decrease."""
 
     x: Array
+    w: Array
     error: Array
     rounds: Array
     stalled: Array
+
+
+class Trial(NamedTuple):
+    """A point of the line search (2)."""
+
+    t: Array
+    x: Array
+    w: Array
+    error: Array
+
+    def falls(self, error: Array) -> Array:
+        """Whether the error falls enough."""
+        return self.error < (1 - DECREASE * self.t) * error
 
 
 def newton(
@@ -55,29 +70,22 @@ def newton(
     """(1) and (2) from x0, if wanted: until the error is at most `tolerance`, or no longer falls,
     or `limit` iterations were made."""
     k, d = problem.shape
-    steps = 0.5 ** jnp.arange(float(HALVINGS))
     less = jnp.where(jnp.any(problem.mu > 0), 1.0, LESS)
 
     def going(c: Iterate) -> Any:
         return wanted & (c.error > tolerance) & (c.rounds < limit) & (c.stalled < STALLED)
 
     def iterate(c: Iterate) -> Iterate:
-        w = problem.velocity(c.x)
         eps = jnp.clip(c.error * less**c.rounds, *EPS)
-        J = problem.jacobian(c.x) + eps * jnp.eye(k * d)
-        F = problem.residual(c.x, w).reshape(-1)
+        J = problem.jacobian(c.x, c.w, eps)
+        F = problem.residual(c.x, c.w).reshape(-1)
         dx = -small.solve_pivoted(J, F).reshape(k, d)  # (1)
-        dw = problem.response(dx)
-        errors = jax.vmap(lambda t: problem.error(c.x + t * dx, w + t * dw))(steps)
-        falls = errors < (1 - DECREASE * steps) * c.error
-        some = jnp.any(falls)
-        t = jnp.where(some, steps[jnp.argmax(falls)], 1.0)  # (2)
-        x = c.x + t * dx
-        error = problem.error(x, problem.velocity(x))
-        usable = jnp.isfinite(error)
+        new, some = _searched(problem, c, dx)  # (2)
+        usable = jnp.isfinite(new.error)
         return Iterate(
-            x=jnp.where(usable, x, c.x),
-            error=jnp.where(usable, error, c.error),
+            x=jnp.where(usable, new.x, c.x),
+            w=jnp.where(usable, new.w, c.w),
+            error=jnp.where(usable, new.error, c.error),
             rounds=c.rounds + 1,
             stalled=jnp.where(some, 0, c.stalled + 1),
         )
@@ -85,11 +93,33 @@ def newton(
     return lax.while_loop(going, iterate, begin(problem, x0))
 
 
+def _searched(problem: ConeProblem, c: Iterate, dx: Impulses) -> tuple[Trial, Array]:
+    """x of (2), and whether it reduces the error. Nearly always t = 1 does."""
+
+    def at(t: Array) -> Trial:
+        x = c.x + t * dx
+        w = problem.velocity(x)
+        return Trial(t, x, w, problem.error(x, w))
+
+    full = at(jnp.ones(()))
+    going = lambda trial: ~trial.falls(c.error) & (trial.t > SHORTEST)
+    last = lax.while_loop(going, lambda trial: at(trial.t / 2), full)
+    some = last.falls(c.error)
+    return jax.tree.map(lambda a, b: jnp.where(some, a, b), last, full), some
+
+
 def begin(problem: ConeProblem, x0: Impulses) -> Iterate:
-    error = problem.error(x0, problem.velocity(x0))
+    w = problem.velocity(x0)
+    error = problem.error(x0, w)
     usable = jnp.isfinite(error)
     zero = jnp.zeros((), int)
-    return Iterate(jnp.where(usable, x0, 0.0), jnp.where(usable, error, WORTHLESS), zero, zero)
+    return Iterate(
+        x=jnp.where(usable, x0, 0.0),
+        w=jnp.where(usable, w, problem.q),
+        error=jnp.where(usable, error, WORTHLESS),
+        rounds=zero,
+        stalled=zero,
+    )
 
 
 class Proximal(NamedTuple):

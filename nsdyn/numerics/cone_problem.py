@@ -22,9 +22,16 @@ which are padding. The residual is the natural map of Alart and Curnier,
     F_T = x_T - (the point nearest to x_T - rho w_T in the ball of radius mu max(0, x_N - w_N))  (4)
 
 with 1/rho the mean of the diagonal of A over the tangential rows of the contact. It is
-piecewise smooth. A contact is open, sticks or slips as the branches of (4) say. What is reported is
+piecewise smooth: with the direction t and the length l of x_T - rho w_T, and the radius r,
 
-    max |F| / (1 + 1e-3 max |x|)                                                               (5)
+    dF = S dx + T dw,   S = | 1 - c     0   |   T = | c    0   |                               (5)
+                            |  -g     1 - Q |       | g  rho Q |
+
+with c = 1 where the contact is closed, x_N > w_N, else 0; where it slips, l > r,
+Q = r/l (1 - t t^T) and g = c mu t, else Q = 1 and g = 0. A contact is open, sticks or slips as
+the branches of (4) say. What is reported is
+
+    max |F| / (1 + 1e-3 max |x|)                                                               (6)
 
 Dividing by max |x| alone would accept problems without a solution, whose x grows without bound.
 
@@ -37,10 +44,11 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from nsdyn._types import Scalar
+from nsdyn._types import Number, Scalar
 from nsdyn.numerics import small
 
 OPEN, STICK, SLIP = 0, 1, 2
@@ -64,7 +72,7 @@ class Scaling(eqx.Module):
     def of(W: Float[Array, "kd kd"], b: Impulses, on: ContactMask) -> "Scaling":
         k, d = b.shape
         W, b = lax.stop_gradient((W, b))
-        diagonal = jnp.diagonal(W).reshape(k, d)
+        diagonal = W.reshape(-1)[:: k * d + 1].reshape(k, d)
         on = on & (diagonal[:, 0] > 0)
         rows = on[:, None] & (diagonal > 0)
         r = 1.0 / jnp.sqrt(jnp.where(on, diagonal[:, 0], 1.0))
@@ -83,8 +91,8 @@ class Scaling(eqx.Module):
         k, d = b.shape
         rows = self.rows.reshape(k * d)
         r = jnp.repeat(self.r, d)
-        A = jnp.where(rows[:, None] & rows[None, :], r[:, None] * W * r[None, :], 0.0)
-        A = A + jnp.diag(jnp.where(rows, 0.0, 1.0))
+        both = rows[:, None] & rows[None, :]
+        A = jnp.where(both, r[:, None] * W * r[None, :], np.eye(k * d))
         normal = jnp.arange(d) == 0
         idle = jnp.where(~self.on[:, None] & normal[None, :], 1.0, 0.0)
         q = jnp.where(self.rows, self.r[:, None] * b / self.c, idle)
@@ -146,28 +154,35 @@ class ConeProblem(eqx.Module):
         return jnp.concatenate([(x[:, 0] - normal)[:, None], x[:, 1:] - nearest], axis=1)
 
     def error(self, x: Impulses, w: Impulses) -> Scalar:
-        """(5)."""
+        """(6)."""
         size = 1.0 + 1e-3 * jnp.max(jnp.abs(x), initial=0.0)
         return jnp.max(jnp.abs(self.residual(x, w)), initial=0.0) / size
 
-    def jacobian(self, x: Impulses) -> Float[Array, "kd kd"]:
-        """dF/dx, on the branch that x is on."""
+    def jacobian(self, x: Impulses, w: Impulses, eps: Number = 0.0) -> Float[Array, "kd kd"]:
+        """dF/dx + eps, on the branch that x is on: S dx + T dw for each contact, (5)."""
         k, d = self.shape
-        at = self.branches(x, self.velocity(x))
-        A = self.A.reshape(k, d, k * d)
-        unit = jnp.eye(k * d).reshape(k, d, k * d)
-        closed = at.closed[:, None]
-        normal = jnp.where(closed, A[:, 0], unit[:, 0])
-        pressing = jnp.where(closed, unit[:, 0] - A[:, 0], 0.0)
-        trial = unit[:, 1:] - self.rho[:, None, None] * A[:, 1:]
+        S, T = self._slopes(self.branches(x, w))
+        S = S + eps * np.eye(d)[None]
+        A = jnp.einsum("kij,kjm->kim", T, self.A.reshape(k, d, k * d))
+        own = np.kron(np.eye(k), np.ones((d, d))).reshape(k, d, k, d)
+        J = A.reshape(k, d, k, d) + own * S[:, :, None, :]
+        return J.reshape(k * d, k * d)
+
+    def _slopes(self, at: Branches) -> tuple[Float[Array, "k d d"], Float[Array, "k d d"]]:
+        """S and T of (5)."""
         t = at.direction
-        along = jnp.einsum("ki,kim->km", t, trial)
+        closed = jnp.where(at.closed, 1.0, 0.0)[:, None, None]
+        unit = np.eye(t.shape[1])[None]
         stretch = (at.radius / jnp.where(at.length > 0, at.length, 1.0))[:, None, None]
-        turned = stretch * (trial - t[:, :, None] * along[:, None, :])
-        grown = self.mu[:, None, None] * t[:, :, None] * pressing[:, None, :]
-        nearest = jnp.where(at.slips[:, None, None], grown + turned, trial)
-        tangential = unit[:, 1:] - nearest
-        return jnp.concatenate([normal[:, None], tangential], axis=1).reshape(k * d, k * d)
+        turn = stretch * (unit - t[:, :, None] * t[:, None, :])
+        slips = at.slips[:, None, None]
+        Q = jnp.where(slips, turn, unit)
+        grow = jnp.where(slips, closed * self.mu[:, None, None] * t[:, :, None], 0.0)
+        block = lambda a, b, c: jnp.concatenate(
+            [jnp.pad(a, ((0, 0), (0, 0), (0, t.shape[1]))), jnp.concatenate([b, c], axis=2)], axis=1
+        )
+        rho = self.rho[:, None, None]
+        return block(1.0 - closed, -grow, unit - Q), block(closed, grow, rho * Q)
 
     def modes(self, x: Impulses) -> Int[Array, " k"]:
         """OPEN, STICK or SLIP, as the branches of (4) say."""

@@ -21,6 +21,10 @@ started from H = I for J^-1, needs only a few more evaluations of r,
 
 J is then computed for derivatives, and where (3) did not converge: there (1) takes over.
 
+In a step with contacts, x = f(x), f has problems of its own inside, which cost more than all else.
+There (3) serves any number of unknowns, and f passes on what it found: the next evaluation starts
+from there, and after the last one nothing has to be solved again.
+
 The change cannot fall below J^-1 times the round-off of r. Usually that is `noise`, which the
 caller knows from the sizes of its terms. Where rows of constraints are nearly dependent or vanish,
 as near a singular position, they amplify it, and J is no longer close to the identity. So for an
@@ -120,49 +124,87 @@ class Newton(eqx.Module):
         by `weights`, which give them a common unit. `noise` is the absolute tolerance on the last
         change in that unit, for unknowns that are small differences of large terms. If J is always
         `near_identity`, Broyden's method is enough for any number of unknowns."""
-        constant = lambda a: jax.lax.stop_gradient(a) if eqx.is_inexact_array(a) else a
-        fixed = jax.tree.map(constant, args)
+        fixed = _constant(args)
         x0, noise, weights, tolerance = jax.lax.stop_gradient((x0, noise, weights, self.tolerance))
-
-        def allowed(x, noise):
-            return tolerance * jnp.max(jnp.abs(weights * x)) + noise + TINY
-
-        def scaled(x, dx):
-            """A change in units of the allowed one."""
-            return jnp.max(jnp.abs(weights * dx)) / allowed(x, noise)
-
-        def forgiven(c):
-            floor = jnp.maximum(_floor(value, c, noise, weights), noise)
-            return c._replace(change=c.change * allowed(c.x, noise) / allowed(c.x, floor))  # (5)
-
+        allowed = Allowed(tolerance, noise, weights)
         value = lambda x: residual(x, fixed)
         large = near_identity or x0.shape[0] > DENSE
         if near_identity:
-            last = self._until(4 * self.max_iterations, *_broyden(value, x0, scaled))
+            last = self._until(4 * self.max_iterations, *_broyden(value, x0, allowed))
         else:
-            last = self._iterated(value, x0, scaled)
-            failed = ~(last.change <= 1.0) & jnp.all(jnp.isfinite(last.x))
-            last = _once(failed, forgiven, last)
+            last = self._iterated(value, x0, allowed)
         solution = implicit_solution(residual, last.x, None if large else last.J, args)
-        return solution, Effort(last.tries, last.tries, last.change, ~(last.change <= 1.0))
+        return solution, last.effort
 
-    def _iterated(self, value: Callable, x0: Velocity, scaled: Callable) -> "Iterate":
+    def solve_keeping(
+        self,
+        function: Callable,
+        x0: Float[Array, " n"],
+        first: Any,
+        args: Any,
+        noise: Number,
+        weights: AnyArray | float = 1.0,
+        by_newton: bool = True,
+    ) -> tuple[Float[Array, " n"], Any, Effort]:
+        """The solution of x = f(x) from x0, and what f found there, without derivatives:
+        function(x, before, args) -> (f, found), where `before` is what an evaluation nearby found,
+        and `first` at first. Noise and weights as in `solve`. (1) takes over `by_newton`, if there
+        are few unknowns."""
+        fixed = _constant(args)
+        x0, noise, weights, tolerance = jax.lax.stop_gradient((x0, noise, weights, self.tolerance))
+        allowed = Allowed(tolerance, noise, weights)
+        few = x0.shape[0] <= DENSE
+        limit = (1 if few else 4) * self.max_iterations
+        value = lambda x, before: function(x, before, fixed)
+        last = self._until(limit, *_broyden_keeping(value, x0, first, allowed))
+
+        def again(c: Keeping) -> Keeping:
+            new = self._iterated(lambda x: x - value(x, first)[0], x0, allowed)
+            found = value(new.x, first)[1]
+            tries = c.tries + new.tries
+            return c._replace(x=new.x, found=found, tries=tries, change=new.change)
+
+        if few and by_newton:
+            last = _once(~(last.change <= 1.0), again, last)
+        args = (args, last.found)
+        residual = lambda x, args: x - function(x, args[1], args[0])[0]
+        return implicit_solution(residual, last.x, None, args), last.found, last.effort
+
+    def _iterated(self, value: Callable, x0: Velocity, allowed: "Allowed") -> "Iterate":
         """The last iterate of (1); for many unknowns that of (3), or of (1) where (3) fails."""
         limit = self.max_iterations
-        newton, start = _newton(value, x0, scaled)
+        newton, start = _newton(value, x0, allowed)
         if x0.shape[0] <= DENSE:
-            return self._until(limit, newton, start)
-        last = self._until(4 * limit, *_broyden(value, x0, scaled))
+            last = self._until(limit, newton, start)
+        else:
+            last = self._until(4 * limit, *_broyden(value, x0, allowed))
 
-        def again(c):
-            new = self._until(limit, newton, start._replace(r=c.r))
-            return new._replace(tries=c.tries + new.tries)
+            def again(c):
+                new = self._until(limit, newton, start._replace(r=c.r))
+                return new._replace(tries=c.tries + new.tries)
 
-        return _once(~(last.change <= 1.0), again, last)
+            last = _once(~(last.change <= 1.0), again, last)
+        failed = ~(last.change <= 1.0) & jnp.all(jnp.isfinite(last.x))
+        return _once(failed, lambda c: _forgiven(value, c, allowed), last)
 
-    def _until(self, limit: int, iterate: Callable, start: "Iterate") -> "Iterate":
+    def _until(self, limit: int, iterate: Callable, start: Any) -> Any:
         going = lambda c: (c.change > 1.0) & (c.tries < limit)
         return jax.lax.while_loop(going, iterate, start)
+
+
+class Allowed(NamedTuple):
+    """How large the last change may be."""
+
+    tolerance: Array
+    noise: Any
+    weights: Any
+
+    def of(self, x: Array, noise: Any) -> Array:
+        return self.tolerance * jnp.max(jnp.abs(self.weights * x)) + noise + TINY
+
+    def share(self, x: Array, dx: Array) -> Array:
+        """A change in units of the allowed one."""
+        return jnp.max(jnp.abs(self.weights * dx)) / self.of(x, self.noise)
 
 
 class Iterate(NamedTuple):
@@ -186,12 +228,45 @@ class Iterate(NamedTuple):
             change=jnp.full((), jnp.inf),
         )
 
+    @property
+    def effort(self) -> Effort:
+        return Effort(self.tries, self.tries, self.change, ~(self.change <= 1.0))
+
+
+class Keeping(NamedTuple):
+    """x, H and the next change dx of (3), r(x) and what the function found at x, the number of
+    iterations, and the size of dx in units of the allowed one."""
+
+    x: Array
+    H: Array
+    dx: Array
+    r: Array
+    found: Any
+    tries: Array
+    change: Array
+
+    @property
+    def effort(self) -> Effort:
+        return Effort(self.tries, self.tries, self.change, ~(self.change <= 1.0))
+
+
+def _constant(args: Any) -> Any:
+    constant = lambda a: jax.lax.stop_gradient(a) if eqx.is_inexact_array(a) else a
+    return jax.tree.map(constant, args)
+
 
 def _once(wanted: Array, change: Callable, x: Any) -> Any:
     """change(x) if wanted, else x: a loop that runs once or not at all, which in a batch, unlike a
     conditional, is skipped when no trajectory wants it."""
     loop = lambda carry: (change(carry[0]), jnp.zeros((), bool))
     return jax.lax.while_loop(lambda carry: carry[1], loop, (x, wanted))[0]
+
+
+def _forgiven(value: Callable, c: Iterate, allowed: Allowed) -> Iterate:
+    """The iterate with its change in units of (5)."""
+    floor = jnp.maximum(_floor(value, c, allowed.noise, allowed.weights), allowed.noise)
+    less = allowed.of(c.x, allowed.noise) / allowed.of(c.x, floor)
+    return c._replace(change=c.change * less)
 
 
 def _floor(value: Callable, c: Iterate, noise: Number, weights: AnyArray | float) -> Scalar:
@@ -207,29 +282,61 @@ def _floor(value: Callable, c: Iterate, noise: Number, weights: AnyArray | float
     return SAFETY * inverse * jnp.where(rho <= noise / DEPENDENT, rho, 0.0)
 
 
-def _newton(value: Callable, x0: Velocity, scaled: Callable) -> tuple[Callable, Iterate]:
+def _newton(value: Callable, x0: Velocity, allowed: Allowed) -> tuple[Callable, Iterate]:
     def iterate(c: Iterate) -> Iterate:
         r, J = jax.vmap(lambda dx: jax.jvp(value, (c.x,), (dx,)), out_axes=(None, -1))(
             jnp.eye(x0.shape[0])
         )
         dx = small.eliminate(J, r)  # (1)
-        return Iterate(x=c.x - dx, J=J, r=c.r, tries=c.tries + 1, change=scaled(c.x, dx))
+        return Iterate(x=c.x - dx, J=J, r=c.r, tries=c.tries + 1, change=allowed.share(c.x, dx))
 
     return iterate, Iterate.first(x0, jnp.zeros(0))
 
 
-def _broyden(value: Callable, x0: Velocity, scaled: Callable) -> tuple[Callable, Iterate]:
+def _broyden(value: Callable, x0: Velocity, allowed: Allowed) -> tuple[Callable, Iterate]:
     def iterate(c: Iterate) -> Iterate:
         dx = -c.J @ c.r
         r = value(c.x + dx)
-        Hy = c.J @ (r - c.r)
-        size = jnp.vdot(dx, Hy)
-        usable = jnp.abs(size) > TINY
-        row = jnp.where(usable, dx @ c.J / jnp.where(usable, size, 1.0), 0.0)
-        H = c.J + (dx - Hy)[:, None] * row[None, :]  # (3)
-        return Iterate(x=c.x + dx, J=H, r=r, tries=c.tries + 1, change=scaled(c.x, dx))
+        H = _updated(c.J, dx, r - c.r)
+        change = allowed.share(c.x, dx)
+        return Iterate(x=c.x + dx, J=H, r=r, tries=c.tries + 1, change=change)
 
     return iterate, Iterate.first(x0, value(x0))
+
+
+def _updated(H: Matrix, dx: Velocity, y: Velocity) -> Matrix:
+    """H of (3); as it was if there was no change."""
+    Hy = H @ y
+    size = jnp.vdot(dx, Hy)
+    usable = jnp.abs(size) > TINY
+    row = jnp.where(usable, dx @ H / jnp.where(usable, size, 1.0), 0.0)
+    return H + (dx - Hy)[:, None] * row[None, :]
+
+
+def _broyden_keeping(
+    value: Callable, x0: Velocity, first: Any, allowed: Allowed
+) -> tuple[Callable, Keeping]:
+    """(3) for r = x - f, which begins with a change of 0. The last change is not made any more."""
+
+    def iterate(c: Keeping) -> Keeping:
+        x = c.x + c.dx
+        f, found = value(x, c.found)
+        r = x - f
+        H = _updated(c.H, c.dx, r - c.r)
+        dx = -H @ r
+        return Keeping(x, H, dx, r, found, c.tries + 1, allowed.share(x, dx))
+
+    zero = jnp.zeros_like(x0)
+    start = Keeping(
+        x=x0,
+        H=jnp.eye(x0.shape[0]),
+        dx=zero,
+        r=zero,
+        found=first,
+        tries=jnp.zeros((), int),
+        change=jnp.full((), jnp.inf),
+    )
+    return iterate, start
 
 
 def implicit_solution(

@@ -16,6 +16,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.extend import core
+from jax.interpreters import batching, mlir
 from jaxtyping import Array, Bool, Float
 
 from nsdyn._jitted import traced_once
@@ -137,7 +139,15 @@ def inverse(a: Float[Array, "n n"]) -> Float[Array, "n n"]:
 def solve_pivoted(a: Float[Array, "n n"], b: Float[Array, " n"]) -> Float[Array, " n"]:
     """a^-1 b of any regular matrix, with partial pivoting: up to IN_LOOP unknowns by Gauss-Jordan
     elimination in a loop, with no LAPACK call, so that it batches; beyond by LU factors, with a
-    third of the operations. A pivot of zero leaves numbers that are not finite."""
+    third of the operations. A pivot of zero leaves numbers that are not finite. It has no
+    derivative.
+
+    It is a primitive of its own, since native programs have a function for it that leaves out rows
+    with nothing beside the diagonal, such as those of contacts that take no part."""
+    return _solve_pivoted.bind(a, b)
+
+
+def _eliminated(a: Float[Array, "n n"], b: Float[Array, " n"]) -> Float[Array, " n"]:
     n = a.shape[0]
     if n > IN_LOOP:
         return jnp.linalg.solve(a, b)
@@ -155,6 +165,17 @@ def solve_pivoted(a: Float[Array, "n n"], b: Float[Array, " n"]) -> Float[Array,
         return both - factors[:, None] * pivot[None, :]
 
     return lax.fori_loop(0, n, column, jnp.concatenate([a, b[:, None]], axis=1))[:, n]
+
+
+def _in_batches(args: tuple, axes: tuple) -> tuple[Array, int]:
+    return jax.vmap(_eliminated, in_axes=axes)(*args), 0
+
+
+_solve_pivoted = core.Primitive("solve_pivoted")
+_solve_pivoted.def_impl(jax.jit(_eliminated))
+_solve_pivoted.def_abstract_eval(lambda a, b: b)
+mlir.register_lowering(_solve_pivoted, mlir.lower_fun(_eliminated, multiple_results=False))
+batching.primitive_batchers[_solve_pivoted] = _in_batches
 
 
 @jax.custom_jvp
