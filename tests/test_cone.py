@@ -71,6 +71,20 @@ def test_piles_are_solved(name):
     check_family(families.PILES[name], 60)
 
 
+@pytest.mark.parametrize("careful", [False, True])
+def test_turned_rows_take_part_whatever_their_diagonal_is(careful):
+    """Friction against a turned slip: W is not symmetric, and its last diagonal is negative."""
+    W = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.3], [0.0, 0.3, 0.1]])
+    c, s = np.cos(0.7), np.sin(0.7)
+    W = np.array([[1.0, 0.0, 0.0], [0.0, c, s], [0.0, -s, c]]) @ W
+    assert W[2, 2] < 0
+    b, mu = np.array([[-1.0, 1.0, 0.5]]), np.array([0.3])
+    found = cone.solve(W, b, mu, np.ones(1, bool), np.zeros((1, 3)), careful=careful)
+    assert found.solved
+    assert found.mode.tolist() == [SLIP]
+    assert violations(W, b, mu, np.asarray(found.P)) < 1e-12
+
+
 def planar_solutions(W, b, mu):
     """All solutions of a planar problem: every contact open, sticking, or slipping to one side."""
     k = len(b)

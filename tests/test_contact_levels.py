@@ -79,6 +79,25 @@ def test_orders_where_the_slip_turns():
     assert end[0][0] > 50 * mean[0][0]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("friction", ["mean", "end"])
+def test_a_top_turns_over_and_falls(friction):
+    """It rises onto its stem, loses spin and falls back, to slide on both spheres for a while, with
+    cos(theta) = (r2 - r1)/(a2 - a1) = -10/13, the stem so slowly that its slip turns by a large
+    angle in a step."""
+    found = nsdyn.simulate(tippe_top(), NSGA(friction=friction), step=1e-3)
+    both = np.flatnonzero(np.all(found.mode == SLIP, axis=1))
+    assert 4.6 < found.t[both[0]] < 4.7
+    assert 5.4 < found.t[both[-1]] < 5.6
+    stands = (found.t > 1.5) & (found.t < 4.5)
+    assert np.all(found.mode[stands] == [OPEN, SLIP])
+    angle = np.array([tilt(q) for q in found.q])
+    assert np.min(angle[stands]) > np.arccos(-10 / 13)
+    np.testing.assert_allclose(angle[both], np.arccos(-10 / 13), rtol=1e-9)
+    assert np.max(np.diff(found.energy)) < 1e-9 * found.energy[0]
+    np.testing.assert_allclose(np.linalg.norm(found.q[:, 3:], axis=1), 1.0, rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("omega", "x", "rolls"),
     [(50.0, -0.8713428613035428, -10 / 7), (10.0, -0.1918991608919659, -2 / 7)],

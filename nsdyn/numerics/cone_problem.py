@@ -21,7 +21,7 @@ which are padding. The residual is the natural map of Alart and Curnier,
     F_N = x_N - max(0, x_N - w_N)
     F_T = x_T - (the point nearest to x_T - rho w_T in the ball of radius mu max(0, x_N - w_N))  (4)
 
-with 1/rho the mean of the diagonal of A over the tangential rows of the contact. It is
+with 1/rho the mean size of the diagonal of A over the tangential rows of the contact. It is
 piecewise smooth: with the direction t and the length l of x_T - rho w_T, and the radius r,
 
     dF = S dx + T dw,   S = | 1 - c     0   |   T = | c    0   |                               (5)
@@ -74,10 +74,11 @@ class Scaling(eqx.Module):
         W, b = lax.stop_gradient((W, b))
         diagonal = W.reshape(-1)[:: k * d + 1].reshape(k, d)
         on = on & (diagonal[:, 0] > 0)
-        rows = on[:, None] & (diagonal > 0)
+        # Where W is not symmetric a row that takes part may have any number on the diagonal.
+        rows = on[:, None] & jnp.any(W != 0, axis=1).reshape(k, d)
         r = 1.0 / jnp.sqrt(jnp.where(on, diagonal[:, 0], 1.0))
         c = jnp.max(jnp.where(rows, jnp.abs(r[:, None] * b), 0.0), initial=0.0)
-        tangential = jnp.where(rows, diagonal * r[:, None] ** 2, 0.0)[:, 1:]
+        tangential = jnp.where(rows, jnp.abs(diagonal) * r[:, None] ** 2, 0.0)[:, 1:]
         weight = jnp.sum(tangential, axis=1) / jnp.maximum(jnp.sum(rows[:, 1:], axis=1), 1)
         rho = 1.0 / jnp.where(weight > 0, weight, 1.0)
         return Scaling(r=r, c=jnp.where(c > TINY, c, 1.0), rho=rho, on=on, rows=rows)
