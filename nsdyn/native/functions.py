@@ -2,10 +2,11 @@
 
 Numbers are passed one by one, arrays as pointers. Constants among the arguments are not passed but
 belong to what is written, since much is folded with them: calls with other constants, or with
-another pattern of equal arguments, get a function of their own. Nor is passed what the text does not
-use, such as the tolerances in a model: the equations of motion would get more of that than of their
-own. A function that only rare code calls is compiled like rare code. Sines and cosines of numbers
-that are passed are passed, too: one and the same serves several calls, such as the stages of a step.
+another pattern of equal arguments, get a function of their own. Nor is passed what the text does
+not use, such as the tolerances in a model: the equations of motion would get more of that than of
+their own. A function that only rare code calls is compiled like rare code. Sines and cosines of
+numbers that are passed are passed, too: one and the same serves several calls, such as the stages
+of a step.
 """
 
 import re
@@ -34,9 +35,9 @@ WORD = re.compile(r"\ba\d+\b")  # the name of an argument
 class Function:
     """One function: its text, and what it does with its results.
 
-    numbers, arrays: its arguments, as the function sees them. used: the names of those that its text
-        uses; no others are passed. angles: which numbers are passed with sine and cosine, and the
-        parameters of these.
+    numbers, arrays: its arguments, as the function sees them. used: the names of those that its
+        text uses; no others are passed. angles: which numbers are passed with sine and cosine, and
+        the parameters of these.
     parameters: those of the mask and of results, in front of and behind the arguments.
     callers: who calls it: other functions or None for the program, and whether from rare code.
     """
