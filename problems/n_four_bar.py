@@ -82,8 +82,10 @@ def mass(q, p):
 
 
 def solve(q, b, p):
-    """M is constant, so that its inverse is known when the program is compiled."""
-    return jnp.asarray(np.kron(np.linalg.inv(unit_mass(q.shape[0] // 2)), np.eye(2))) @ b / p["m"]
+    """M is constant, so that its inverse is known when the program is compiled, but for m. Few of
+    its entries differ, so that it is better divided by m than the product."""
+    unit = jnp.asarray(np.kron(np.linalg.inv(unit_mass(q.shape[0] // 2)), np.eye(2)))
+    return (unit / p["m"]) @ b
 
 
 def _shares(tops):

@@ -2,11 +2,14 @@
 
 Numbers are passed one by one, arrays as pointers. Constants among the arguments are not passed but
 belong to what is written, since much is folded with them: calls with other constants, or with
-another pattern of equal arguments, get a function of their own. A function that only rare code
-calls is compiled like rare code. Sines and cosines of numbers that are passed are passed, too: one
-and the same serves several calls, such as the stages of a step.
+another pattern of equal arguments, get a function of their own. Nor is passed what the text does
+not use, such as the tolerances in a model: the equations of motion would get more of that than of
+their own. A function that only rare code calls is compiled like rare code. Sines and cosines of
+numbers that are passed are passed, too: one and the same serves several calls, such as the stages
+of a step.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -26,22 +29,27 @@ LARGE_IN_LONG_STEPS = 400
 MOST = 64  # numbers that one equation counts for at most
 MASK = "mask"
 CALLS = ("jit", "pjit")
+WORD = re.compile(r"\ba\d+\b")  # the name of an argument
 
 
 class Function:
     """One function: its text, and what it does with its results.
 
-    numbers: the arguments that are passed one by one, as the function sees them. angles: which of
-        them are passed with sine and cosine, and the parameters of these.
+    numbers, arrays: its arguments, as the function sees them. used: the names of those that its
+        text uses; no others are passed. angles: which numbers are passed with sine and cosine, and
+        the parameters of these.
+    parameters: those of the mask and of results, in front of and behind the arguments.
     callers: who calls it: other functions or None for the program, and whether from rare code.
     """
 
     def __init__(self, name: str):
         self.name = name
         self.lines: list[str] = []
-        self.parameters: list[str] = []
+        self.parameters: tuple[list[str], list[str]] = [], []
         self.results: list = []
         self.numbers: list[Node] = []
+        self.arrays: list[Storage] = []
+        self.used: set[str] = set()
         self.angles: dict[int, list[str]] = {}
         self.callers: list[tuple[Function | None, bool]] = []
 
@@ -59,11 +67,26 @@ class Function:
         self.angles[place] = [f"const {type_} {name}" for name in names]
         return names
 
+    def written(self, inner: Any) -> None:
+        """Take over the text, and see which arguments it uses."""
+        self.lines = inner.lines
+        self.used = {word for line in self.lines for word in WORD.findall(line)}
+        type_ = lambda x: inner.type(x.kind, x.uniform)
+        front = self.parameters[0]
+        front += [f"const {type_(x)} {x.name}" for x in self.passed(self.numbers, self.numbers)]
+        front += [f"const {type_(x)} *{x.name}" for x in self.passed(self.arrays, self.arrays)]
+
+    def passed(self, own: Sequence[Any], items: Sequence[Any]) -> list[Any]:
+        """Those of the items, arguments of a call, that belong to arguments of its `own` that the
+        text uses."""
+        return [item for x, item in zip(own, items, strict=True) if x.name in self.used]
+
     @property
     def text(self) -> str:
         kind = "static COLD" if self.is_cold else "static __attribute__((noinline))"
+        front, back = self.parameters
         angles = [text for pair in self.angles.values() for text in pair]
-        parameters = ", ".join(["char *work", *self.parameters, *angles])
+        parameters = ", ".join(["char *work", *front, *back, *angles])
         return "\n".join([f"{kind} void {self.name}({parameters})", "{", *self.lines, "}", ""])
 
 
@@ -162,10 +185,6 @@ class Functions:
         signature = Signature(closed.jaxpr)
         read = [v for v, flag in zip(values, signature.reads, strict=True) if flag]
         lower.together(read)
-        for value in read:
-            if isinstance(value, np.ndarray):
-                for node in value.ravel():
-                    lower.value(node)
         args = Arguments(read, lower.mask is not None)
         key = (id(closed.jaxpr), *map(id, closed.consts), args.key)
         function = self.made.get(key)
@@ -187,16 +206,12 @@ class Functions:
         masked = lower.mask is not None
         if masked:
             inner.mask = MASK
-            function.parameters.append(f"const vl {MASK}")
-        numbers = function.numbers
+            function.parameters[0].append(f"const vl {MASK}")
+        numbers, arrays = function.numbers, function.arrays
         for node in args.numbers:
-            name = inner.name("a")
-            function.parameters.append(f"const {inner.type(node.kind, node.uniform)} {name}")
-            numbers.append(inner.graph.named(name, node.kind, node.uniform))
-        arrays = []
+            numbers.append(inner.graph.named(inner.name("a"), node.kind, node.uniform))
         for known in args.arrays:
             name = inner.name("a")
-            function.parameters.append(f"const {inner.type(known.kind, known.uniform)} *{name}")
             storage = Storage(name, known.size, known.kind, known.uniform, inner.mask, False)
             arrays.append(storage)
         own = iter([args.inside(inner, value, numbers, arrays) for value in args.values])
@@ -207,7 +222,7 @@ class Functions:
         inner.together(found)
         places = {id(item): k for passed in (numbers, arrays) for k, item in enumerate(passed)}
         function.results = [_result(inner, function, value, places) for value in found]
-        function.lines = inner.lines
+        function.written(inner)
         lower.returned(inner)
         self.order.append(function)
         return function
@@ -222,7 +237,7 @@ def _result(inner: Any, function: Function, value: Any, places: dict) -> tuple:
         if id(storage) in places:
             return value.shape, places[id(storage)], True
         name = inner.name("o")
-        function.parameters.append(f"{inner.type(storage.kind, storage.uniform)} *{name}")
+        function.parameters[1].append(f"{inner.type(storage.kind, storage.uniform)} *{name}")
         target = Storage(name, value.size, storage.kind, storage.uniform, inner.mask)
         inner.copy(target, storage, value.size)
         return value.shape, (value.size, storage.kind, storage.uniform), True
@@ -235,7 +250,7 @@ def _result(inner: Any, function: Function, value: Any, places: dict) -> tuple:
         else:
             name = inner.name("o")
             text = inner.value(node)
-            function.parameters.append(f"{inner.type(node.kind, node.uniform)} &{name}")
+            function.parameters[1].append(f"{inner.type(node.kind, node.uniform)} &{name}")
             inner.line(f"{name} = {text};")
             entries.append((node.kind, node.uniform))
     return value.shape, entries, False
@@ -243,7 +258,7 @@ def _result(inner: Any, function: Function, value: Any, places: dict) -> tuple:
 
 def _called(lower: Any, function: Function, args: Arguments) -> list[Any]:
     """The results of a call, or of an equal call before it."""
-    if args.arrays:  # which may have changed since
+    if function.passed(function.arrays, args.arrays):  # which may have changed since
         return _call_text(lower, function, args)
     key = (function.name, *map(id, args.numbers))
     for table in reversed(lower.graph.tables):
@@ -258,8 +273,8 @@ def _called(lower: Any, function: Function, args: Arguments) -> list[Any]:
 def _call_text(lower: Any, function: Function, args: Arguments) -> list[Any]:
     """Write the call, and return its results."""
     passed = [lower.mask] if lower.mask is not None else []
-    passed += [lower.value(node) for node in args.numbers]
-    passed += [storage.name for storage in args.arrays]
+    passed += [lower.value(node) for node in function.passed(function.numbers, args.numbers)]
+    passed += [storage.name for storage in function.passed(function.arrays, args.arrays)]
     found: list[Any] = []
     for shape, what, in_memory in function.results:
         if in_memory:

@@ -5,8 +5,9 @@ Every function exists for a scalar (a number that all lanes share) and, with mor
 a vector. Masks of lanes are integers, all bits set or none.
 
 Sine and cosine: Cody-Waite reduction by pi/2 in three parts, which leaves less than an ulp up to
-1e5, and fdlibm's polynomials on [-pi/4, pi/4]; larger arguments go to the C library. A single run,
-which has no lanes, packs the angles that it needs at the same time into vectors of PACK.
+1e5, and fdlibm's polynomials on [-pi/4, pi/4], in pairs of terms, since a run waits for them;
+larger arguments go to the C library. A single run, which has no lanes, packs the angles that it
+needs at the same time into vectors of PACK.
 
 Eigenvalues: Jacobi's rotations, pair by pair of axes, until what is left beside the diagonal is
 below round-off. A lane turns only where it must, so that its numbers do not depend on the others.
@@ -91,15 +92,15 @@ F void trig(@T@ x, @T@ &s, @T@ &c)
     k = k - magic;
     const @T@ r = ((x - k * 1.57079632673412561417e+00) - k * 6.07710050630396597660e-11)
         - k * 2.02226624879595063154e-21;
-    const @T@ z = r * r;
-    const @T@ ps = r + r * z * (-1.66666666666666324348e-01 + z * (8.33333333332248946124e-03
-        + z * (-1.98412698298579493134e-04 + z * (2.75573137070700676789e-06
-        + z * (-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10)))));
+    const @T@ z = r * r, zz = z * z, z4 = zz * zz;
+    const @T@ ps = r + r * z * ((-1.66666666666666324348e-01 + z * 8.33333333332248946124e-03)
+        + (zz * (-1.98412698298579493134e-04 + z * 2.75573137070700676789e-06)
+        + z4 * (-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10)));
     const @T@ h = 0.5 * z, w = 1.0 - h;
-    const @T@ pc = w + (((1.0 - w) - h) + z * z * (4.16666666666666019037e-02
-        + z * (-1.38888888888741095749e-03 + z * (2.48015872894767294178e-05
-        + z * (-2.75573143513906633035e-07 + z * (2.08757232129817482790e-09
-        + z * -1.13596475577881948265e-11))))));
+    const @T@ pc = w + (((1.0 - w) - h) + zz * ((4.16666666666666019037e-02
+        + z * -1.38888888888741095749e-03) + (zz * (2.48015872894767294178e-05
+        + z * -2.75573143513906633035e-07) + z4 * (2.08757232129817482790e-09
+        + z * -1.13596475577881948265e-11))));
     @I@ a, b; __builtin_memcpy(&a, &ps, sizeof a); __builtin_memcpy(&b, &pc, sizeof b);
     const @I@ odd = -(n & 1);
     @I@ ss = (a & ~odd) | (b & odd), cc = (b & ~odd) | (a & odd);

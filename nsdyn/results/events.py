@@ -114,8 +114,9 @@ def counted(events: Events) -> str:
 
 def warn_if_full(events: Events, parts: tuple, max_events: int) -> None:
     """Warn if impacts of contacts may be missing: time-stepping schemes go on without them."""
-    full = int(np.max(events.count, initial=0)) >= max_events
-    if full and any(part.unilateral for part in parts):
+    if not any(part.unilateral for part in parts):
+        return
+    if int(np.max(events.count, initial=0)) >= max_events:
         warn(
             f"the table of events is full (max_events = {max_events}), and impacts of contacts "
             "after its last entry are not in it. The motion is not affected. Raise max_events to "
