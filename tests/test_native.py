@@ -393,8 +393,8 @@ def test_a_function_gets_only_the_arguments_that_it_uses(monkeypatch):
 
     args = np.array(2.0), np.array(5.0), np.arange(300.0)
     text = Source(traced(function, args, 1)[0], [False] * 3, 1).text
-    heads = [line for line in text.splitlines() if line.startswith("static __attribute__((noin")]
-    heads = [line for line in heads if " void f" in line]
+    start = "static __attribute__((noinline)) void f"
+    heads = [line for line in text.splitlines() if line.startswith(start)]
     assert len(heads) == 2 and all(head.count(",") == 2 for head in heads), heads
     for native, xla in zip(translate(function, args)(args), function(*args), strict=True):
         np.testing.assert_array_equal(native, xla)
