@@ -391,6 +391,36 @@ def test_a_function_is_written_once_for_constants_and_once_for_each_pattern(monk
     assert text.count("static __attribute__((noinline)) void f") == 3
 
 
+def test_a_function_gets_only_the_arguments_that_it_uses(monkeypatch):
+    """Those that only an inner function ignores, and arrays, among them; all may come back."""
+    monkeypatch.setattr(functions, "LARGE", 1)
+    monkeypatch.setattr(functions, "LARGE_IN_LONG_STEPS", 1)
+    deeper = jax.jit(lambda x, unused, table: (x * x + 1.0, table))
+    inner = jax.jit(lambda x, unused, table: (*deeper(3.0 * x, unused, table), unused))
+
+    def function(x, y, table):
+        return [*inner(x, y, table), *inner(y, x + y, table), *deeper(x, y, table)]
+
+    args = np.array(2.0), np.array(5.0), np.arange(300.0)
+    text = Source(traced(function, args, 1)[0], [False] * 3, 1).text
+    start = "static __attribute__((noinline)) void f"
+    heads = [line for line in text.splitlines() if line.startswith(start)]
+    assert len(heads) == 2 and all(head.count(",") == 2 for head in heads), heads
+    for native, xla in zip(translate(function, args)(args), function(*args), strict=True):
+        np.testing.assert_array_equal(native, xla)
+
+
+def test_products_by_powers_of_two_become_one():
+    """Which changes no bit."""
+    function = lambda x: [0.5 * (2.0 * x), 2.0 * (2.0 * x), 0.5 * (3.0 * x), (x * 0.25) * 4.0]
+    x = np.array(0.1)
+    text = Source(traced(function, [x], 1)[0], [False], 1).text
+    main = text[text.index('extern "C" void program') :]
+    assert main.count(" * x") + main.count("x * ") <= 4 and "4.0 * " in main
+    found = translate(function, [x])([x])
+    assert [float(y) for y in found] == [0.1, 4.0 * 0.1, 0.5 * (3.0 * 0.1), 0.1]
+
+
 @pytest.mark.parametrize("lanes", LANES)
 def test_the_caller_of_a_function_computes_sines_of_what_it_passes(lanes, monkeypatch):
     """Once for several calls, and not at all if the function may do without."""

@@ -185,7 +185,7 @@ def _mul(graph: Graph, kind: str, a: Node, b: Node) -> Node | None:
 
 def _is_power(node: Node) -> bool:
     """Whether it is a power of two near 1, by which products are exact."""
-    return node.known and bool(0.25 <= abs(node.const) <= 4 and np.frexp(node.const)[0] == 0.5)
+    return node.known and bool(0.25 <= node.const <= 4 and np.frexp(node.const)[0] == 0.5)
 
 
 def _product_of_powers(graph: Graph, x: Node, y: Node) -> Node | None:
