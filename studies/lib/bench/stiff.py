@@ -19,7 +19,7 @@ shortest of all runs whose error is at most that, each method with a series of t
 (rtol = atol).
 """
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -149,7 +149,9 @@ def cases() -> dict[str, nsdyn.Problem]:
 # Measuring
 
 
+@cache
 def _method(name: str, tolerance: float) -> integrators.EventDriven:
+    """Made once, as a user would."""
     options = {"rtol": tolerance, "atol": tolerance, "max_steps": MOST}
     if name == IMPLICIT:
         return integrators.EventDriven(integrators.RadauIIA(**options))
