@@ -55,12 +55,14 @@ def test_the_table():
 
 
 @pytest.mark.parametrize("n", [1, 4, 9])
-def test_the_inverse_needs_no_special_matrix(n):
+def test_inverse_and_factors_need_no_special_matrix(n):
     """Zeros on the diagonal, so that rows have to be exchanged."""
     rng = np.random.default_rng(n)
     a = rng.normal(size=(n, n))
     a[np.arange(n), np.arange(n)] = 0.0 if n > 1 else 2.0
     assert np.abs(small.inverse(jnp.asarray(a)) @ a - np.eye(n)).max() < 1e-12
+    b = rng.normal(size=n)
+    assert np.abs(a @ small.lu(jnp.asarray(a))(jnp.asarray(b)) - b).max() < 1e-12
 
 
 def bent_spring(q, v, t, p):
