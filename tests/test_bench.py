@@ -14,7 +14,7 @@ import nsdyn
 from nsdyn import integrators, problems
 from nsdyn.cli import app
 from nsdyn.studies.lib import archive
-from nsdyn.studies.lib.bench import chain_cost, measure, peers, precision, suite, tree_cost
+from nsdyn.studies.lib.bench import chain_cost, measure, peers, precision, stiff, suite, tree_cost
 from nsdyn.studies.lib.bench.flow import Flow, diffrax_dopri8, scipy_dop853
 from nsdyn.studies.lib.bench.yardstick import LANES, Yardstick
 
@@ -197,3 +197,22 @@ def test_steps_beside_those_of_mujoco(monkeypatch):
     assert (alone["value"], alone["target"], alone["met"]) == (1.5, "<= 1.5", True)
     assert batch["value"] > 0 and together["value"] == batch["value"] / 2
     assert together["target"] == "<= 1"
+
+
+def test_lines_of_stiff_mechanisms():
+    """The implicit method takes a twentieth of the time to 1e-4, and never reaches 1e-6."""
+    slow = {"error": [1e-3, 1e-5, 1e-7], "seconds": [1.0, 2.0, 3.0]}
+    fast = {"error": [1e-3, 1e-5, None], "seconds": [0.05, 0.1, None]}
+    methods = {stiff.IMPLICIT: fast, **dict.fromkeys(stiff.EXPLICIT, slow)}
+    found = {row[0]: row[1:] for row in map(suite.row, stiff.lines({"mass": methods}))}
+    title = "mass to {}: RadauIIA over DormandPrince"
+    assert found[title.format("0.0001")] == ("0.05", "<= 0.1", "yes")
+    assert found[title.format("1e-06")] == ("-", "<= 0.1", "no")
+
+
+def test_stiff_mechanisms_begin_without_oscillations():
+    """Where they did, accelerations would change by a tenth of their size within 1e-4 s."""
+    for problem in (stiff.follower(), stiff.slider_crank(), stiff.double_pendulum()):
+        stiffly = integrators.EventDriven(integrators.DormandPrince(8, rtol=1e-12, atol=1e-12))
+        found = nsdyn.simulate(problem, stiffly, step=1e-4, t_end=2e-3)
+        assert np.abs(np.diff(found.v, 2, axis=0)).max() < 1e-6

@@ -62,6 +62,13 @@ SECTIONS = {
     ),
     "memory": ("Memory", ""),
     "chains": ("Long chains", "Recursions against the dense mass matrix, under XLA."),
+    "stiff": (
+        "Stiff mechanisms",
+        "Springs of about 1e6 N/m between masses of about 1 kg, over ten seconds of the slow motion that they follow: time to reach an "
+        "error, the largest of ten samples, relative to the largest entry of q and of v, over that of the faster `DormandPrince`. The "
+        "follower is a driven mass; slider crank and double pendulum have constraints and a spring that turns, slowly driven the one, "
+        "swinging at up to 7 rad/s the other; the governor is `flyball_governor`.",
+    ),
     "trees": ("Trees", "Forward dynamics of trees that branch, from 16 to 512 bodies."),
 }
 

@@ -76,7 +76,7 @@ def work_precision(problem: nsdyn.Problem, repeats: int) -> dict[str, Any]:
     solvers, settings = _solvers(problem, len(reference.events))
     found: dict[str, Any] = {"events": len(reference.events), "methods": {}}
     for name, solver in solvers.items():
-        points = [_timed(solver, value, exact, repeats) for value in settings[name]]
+        points = [timed(solver, value, exact, repeats) for value in settings[name]]
         errors, seconds = zip(*points, strict=True)
         found["methods"][name] = {"error": errors, "seconds": seconds}
     return found
@@ -118,7 +118,7 @@ def _fixed(problem: nsdyn.Problem, steps: int) -> nsdyn.Solution:
     return nsdyn.simulate(problem, RK4, step=step, save_every=steps, check=False)
 
 
-def _timed(
+def timed(
     solver: Callable, value: float, exact: tuple, repeats: int
 ) -> tuple[float | None, float | None]:
     """Error (1) and time of a run; None if it fails, as coarse steps may."""

@@ -14,6 +14,7 @@ from nsdyn.studies.lib.bench import (
     precision,
     runs,
     start,
+    stiff,
     tree_cost,
 )
 from nsdyn.studies.lib.bench.measure import machine
@@ -40,6 +41,7 @@ def stages(quick: bool = False) -> dict[str, Callable[[], dict[str, Any]]]:
         found |= {"large batches": batches.large, "memory": start.memory}
         found |= {"chains": _chains, "trees": tree_cost.trees}
         found |= {"contacts": partial(contacts.contacts, 3)}
+        found |= {"stiff": partial(stiff.stiff, 3)}
     return found
 
 
