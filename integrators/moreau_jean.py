@@ -324,6 +324,7 @@ def _solved(
     if u.shape[0]:
         U = here.smallest_motion_of_positions(here.G @ u - here.g() / h)  # (3)
         if touching is not None:
+            assert before is not None
             solve = functools.partial(find, old=before.push)
             U, contact, push = _pushed(here, end.v, U, u, h, touching, contact, solve)
         x = jnp.concatenate([x, U])

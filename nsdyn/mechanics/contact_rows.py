@@ -280,7 +280,7 @@ class ContactRows:
         self.H: Jacobian = rows.reshape(-1, rows.shape[2])
         self.B, self.C = here.respond(self.H.T)  # (1)
         self.pressed = is_pressed(model)
-        self.D = None
+        self.D: Float[Array, " kd"] | None = None
         if np.any(self.pressed):
             self.D = self._in_normal_rows(self._units()).reshape(-1)
 
