@@ -324,6 +324,7 @@ def _solved(
     if u.shape[0]:
         U = here.smallest_motion_of_positions(here.G @ u - here.g() / h)  # (3)
         if touching is not None:
+            assert before is not None
             solve = functools.partial(find, old=before.push)
             U, contact, push = _pushed(here, end.v, U, u, h, touching, contact, solve)
         x = jnp.concatenate([x, U])
@@ -340,7 +341,7 @@ def _pressed(
     solve: Callable,
 ) -> tuple[Jump, ContactStep, Answer]:
     """The jump with the impulses of the contacts, (6) and (7)."""
-    rows = contacts.ContactRows(here, touching.H)
+    rows = contacts.ContactRows(here, touching.H, with_W=False)
     if touching.H is None:
         rates = contacts.padded(here.model, here.psi(jump.v_after))
     else:
@@ -375,7 +376,7 @@ def _pushed(
     """U of (8), the contacts with the verdict about it, and kap. If no overlap is deep there is
     only round-off to push out, which may be left where it is."""
     assert contact is not None
-    rows = contacts.ContactRows(here)
+    rows = contacts.ContactRows(here, with_W=False)
     rates = contacts.padded(here.model, here.psi(v))[:, 0]
     gaps = contacts.gaps(here.model, here.point, here.p)
     left = gaps / h + jnp.where(rates > 0, rates, 0.0)

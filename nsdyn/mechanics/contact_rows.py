@@ -27,8 +27,6 @@ The normal impulse c_N of that force becomes the solution of the same laws of co
 since 0 <= u_N, P_N >= 0, u_N P_N = 0 means P_N = max(0, c_N); w > 0 only gives u_N its unit.
 """
 
-import functools
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -270,9 +268,12 @@ class RowProblem(eqx.Module):
 
 
 class ContactRows:
-    """The contacts of a model at the point of `here`; H is that of another point if given."""
+    """The contacts of a model at the point of `here`; H is that of another point if given. W is
+    there unless only the problems below are wanted, which may not need it."""
 
-    def __init__(self, here: SaddlePoint, H: Float[Array, "k d n"] | None = None) -> None:
+    def __init__(
+        self, here: SaddlePoint, H: Float[Array, "k d n"] | None = None, with_W: bool = True
+    ) -> None:
         model = here.model
         self.here = here
         rows = padded(model, here.gradients) if H is None else H
@@ -280,13 +281,11 @@ class ContactRows:
         self.H: Jacobian = rows.reshape(-1, rows.shape[2])
         self.B, self.C = here.respond(self.H.T)  # (1)
         self.pressed = is_pressed(model)
-        self.D = None
+        self.D: Float[Array, " kd"] | None = None
         if np.any(self.pressed):
             self.D = self._in_normal_rows(self._units()).reshape(-1)
-
-    @functools.cached_property
-    def W(self) -> Float[Array, "kd kd"]:
-        return cone.product(self.H, self.B, self.D)
+        if with_W:
+            self.W = cone.product(self.H, self.B, self.D)
 
     @property
     def diagonal(self) -> Float[Array, "k d"]:
