@@ -46,8 +46,8 @@ MESSAGES = {
     ),
     Status.TOO_MANY_SWITCHES: (
         "more events than allowed inside one step: event times accumulate (Zeno), or two modes "
-        "chatter. Try a larger rest_speed in Contact, a smaller step, or a larger max_switches in "
-        "EventDriven"
+        "chatter. Try a larger rest_speed in Contact, for Contacts a larger `rest` in "
+        "tolerances=Tolerances(rest=...), a smaller step, or a larger max_switches in EventDriven"
     ),
     Status.LOG_FULL: "the event log is full. Raise max_events",
     Status.GUARD_NEGATIVE: (

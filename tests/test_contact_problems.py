@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from mechanisms import G, block
+from scipy.integrate import solve_ivp
 
 import nsdyn
 from nsdyn import problems
-from nsdyn.integrators import NSGA, MoreauJean
+from nsdyn.integrators import NSGA, RK4, EventDriven, MoreauJean
 
 OPEN, STICK, SLIP = 0, 1, 2
 BOTH = pytest.mark.parametrize("integrator", [NSGA(), MoreauJean()], ids=["NSGA", "MoreauJean"])
@@ -151,6 +152,78 @@ def test_a_slider_rattles_in_its_guide():
     assert found.t[first] == pytest.approx(2.7e-3, abs=1e-4)
     assert np.all((found.mode[first] != OPEN) == [True, True, False, False])
     assert np.max(np.abs(found.q[:, 2])) < 1e-12
+
+
+def crank_and_rod(p):
+    """Mass matrix and acceleration of crank and rod, with the slider at the end of the rod, written
+    out; the slider does not turn."""
+    l1, l2 = p["l_1"], p["l_2"]
+    m1, m2, m3 = p["m_1"], p["m_2"], p["m_3"]
+    both = (m2 / 2 + m3) * l1 * l2
+
+    def mass(th):
+        across = both * np.cos(th[0] - th[1])
+        crank = p["J_1"] + m1 * l1**2 / 4 + (m2 + m3) * l1**2
+        rod = p["J_2"] + m2 * l2**2 / 4 + m3 * l2**2
+        return np.array([[crank, across], [across, rod]])
+
+    def slope(t, y):
+        th, w = y[:2], y[2:]
+        turn = both * np.sin(th[0] - th[1]) * np.array([-(w[1] ** 2), w[0] ** 2])
+        loads = np.array([l1 * (m1 / 2 + m2 + m3), l2 * (m2 / 2 + m3)])
+        weight = -p["g"] * loads * np.cos(th)
+        return np.concatenate([w, np.linalg.solve(mass(th), turn + weight)])
+
+    return mass, slope
+
+
+@pytest.mark.slow
+def test_the_first_impact_of_a_slider_in_its_guide():
+    """Event-driven. Both upper corners at once: they leave with e times their speed while friction
+    pushes back, and the slider does not turn, as the corner ahead takes the moment of friction."""
+    problem = problems.clearance_slider_crank()
+    p = {name: float(x) for name, x in problem.params.items()}
+    mass, slope = crank_and_rod(p)
+    height = lambda th: p["l_1"] * np.sin(th[0]) + p["l_2"] * np.sin(th[1])
+    touches = lambda t, y: p["c"] - height(y[:2])
+    touches.terminal, touches.direction = True, -1
+    start = [0.0, 0.0, *np.asarray(problem.v0)[:2]]
+    options = {"method": "DOP853", "rtol": 1e-12, "atol": 1e-13}
+    exact = solve_ivp(slope, (0, 0.01), start, events=touches, **options)
+    t, y = exact.t[-1], exact.y[:, -1]
+    assert t == pytest.approx(2.7e-3, abs=1e-4)
+    integrator = EventDriven(RK4())
+    found = nsdyn.simulate(problem, integrator, step=1e-5, t_end=3e-3, check=False)
+    event = found.events[0]
+    assert event.t == pytest.approx(t, abs=1e-11)
+    np.testing.assert_allclose(event.v_before, [*y[2:], 0.0], rtol=1e-8, atol=1e-9)
+    assert np.all((np.asarray(event.Lam).reshape(4, 2)[:, 0] < 0) == [True, True, False, False])
+    # rows of th_1, th_2: the pin along the guide and across it
+    lengths = np.array([p["l_1"], p["l_2"]])
+    along, up = -lengths * np.sin(y[:2]), lengths * np.cos(y[:2])
+    side = np.sign(along @ y[2:])
+    push = np.linalg.solve(mass(y[:2]), -up - side * p["mu"] * along)
+    P = -(1 + p["e"]) * (up @ y[2:]) / (up @ push)
+    np.testing.assert_allclose(event.v_after, [*(y[2:] + P * push), 0.0], rtol=1e-8, atol=1e-9)
+    normal = -np.asarray(event.Lam).reshape(4, 2)[:2, 0]
+    assert np.sum(normal) == pytest.approx(P, rel=1e-8)
+    # friction acts at the upper side, b away from the pin
+    assert p["a"] * abs(normal[1] - normal[0]) == pytest.approx(p["b"] * p["mu"] * P, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_every_impact_of_the_slider_is_a_double_one():
+    """Of one side of the guide, and they accumulate: the slider comes to rest against it."""
+    problem = problems.clearance_slider_crank()
+    found = nsdyn.simulate(problem, EventDriven(RK4()), step=1e-5, t_end=0.01, max_events=256)
+    events = found.events
+    P = -np.asarray(events.Lam).reshape(-1, 4, 2)[:, :, 0]
+    pressed = (P / np.max(P) > 1e-9).reshape(-1, 2, 2)
+    hits = pressed[np.any(pressed, axis=(1, 2))]
+    assert len(hits) > 3
+    assert np.all(hits[:, :, 0] == hits[:, :, 1])
+    assert np.all(np.sum(hits[:, :, 0], axis=1) == 1)
+    assert np.all(np.any((found.mode[-1] != OPEN).reshape(2, 2), axis=1) == [True, False])
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from mechanisms import (
 )
 
 import nsdyn
-from nsdyn.integrators import RK4, EventDriven, MoreauJean
+from nsdyn.integrators import NSGA, RK4, EventDriven, MoreauJean
 
 G = 9.81
 OPEN, STICK, SLIP = 0, 1, 2
@@ -267,14 +267,18 @@ def test_a_sweep_equals_single_runs():
 # Bad input.
 
 
-def bad(text, contacts, integrator=None, q0=(0.1, 0.0, 0.0)):
-    def run():
+SCHEMES = (MoreauJean(), NSGA(), EventDriven(RK4()))
+
+
+def bad(text, contacts, integrators=SCHEMES, q0=(0.1, 0.0, 0.0)):
+    def run(integrator):
         start = {"q0": list(q0), "v0": np.zeros(3), "t_end": 1.0}
         problem = nsdyn.Problem("bad", DISC, contacts(), params={"mu": -0.1}, **start)
-        nsdyn.simulate(problem, integrator or MoreauJean(), step=0.1)
+        nsdyn.simulate(problem, integrator, step=0.1)
 
-    with pytest.raises(nsdyn.ProblemError, match=text):
-        run()
+    for integrator in integrators:
+        with pytest.raises(nsdyn.ProblemError, match=text):
+            run(integrator)
 
 
 def two_slips(q, v, t, p):
@@ -293,6 +297,26 @@ def both_gaps(q, t, p):
     return q[:2] - 0.1
 
 
+def three_slips(q, v, t, p):
+    return v
+
+
+def no_name(q, v, t, p):
+    return p["speed"] * v[1]
+
+
+def pair_of_gaps(q, t, p):
+    return q[0], q[1]
+
+
+def no_gap(q, t, p):
+    return jnp.sqrt(q[0] - 1.0)
+
+
+def three(p):
+    return jnp.full(3, 0.1)
+
+
 def test_bad_input_is_named_before_the_run():
     C = nsdyn.Contacts
     bad(r"Contacts\(mu=.*at least 0, found -0.1", lambda: C(below_disc, along_disc, mu=-0.1))
@@ -306,6 +330,13 @@ def test_bad_input_is_named_before_the_run():
     bad(r"Contacts\(e=.*one number or 1", lambda: C(below_disc, e=[0.1, 0.2]))
     bad(r"Contacts\(mu=.*expected slip", lambda: C(below_disc, mu=0.1))
     bad(r"returned shape \(1, 4\), expected 1 \(plane\)", lambda: C(below_disc, four_slips))
+    bad(r"as gap has 2 entries", lambda: C(both_gaps, three_slips, mu=0.1))
+    bad(r"Contacts\(slip=.*no_name.*raised KeyError.*'mu'", lambda: C(below_disc, no_name))
+    bad(r"Contacts\(gap=.*returned a tuple", lambda: C(pair_of_gaps))
+    bad(r"Contacts\(gap=.*finite numbers at q0, found nan", lambda: C(no_gap))
+    bad(
+        r"Contacts\(mu=.*one number or 1.*shape \(3,\)", lambda: C(below_disc, along_disc, mu=three)
+    )
     bad(
         r"Contacts\(slip=.*returned shape \(1, 4\), expected \(2,\)",
         lambda: C(both_gaps, four_slips),
@@ -318,7 +349,7 @@ def test_bad_input_is_named_before_the_run():
     bad(
         "does not resolve Contacts",
         lambda: C(below_disc),
-        integrator=EventDriven(RK4("minimal")),
+        integrators=(EventDriven(RK4("minimal")),),
     )
     bad("expected Contact or Contacts, found both", lambda: (C(below_disc), nsdyn.Contact(floor)))
 

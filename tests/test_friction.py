@@ -187,13 +187,17 @@ def test_friction_takes_energy(f, mu, speed, angle):
 # Bad input.
 
 
-def bad(text, constraint):
-    def run():
-        start = {"q0": [0.1, 0, 0], "v0": np.zeros(3), "t_end": 1.0}
-        nsdyn.simulate(nsdyn.Problem("bad", DISC, constraint(), **start), MoreauJean(), step=0.1)
+SCHEMES = (MoreauJean(), NSGA(), EventDriven(RK4()))
 
-    with pytest.raises(nsdyn.ProblemError, match=text):
-        run()
+
+def bad(text, constraint):
+    def run(integrator):
+        start = {"q0": [0.1, 0, 0], "v0": np.zeros(3), "t_end": 1.0}
+        nsdyn.simulate(nsdyn.Problem("bad", DISC, constraint(), **start), integrator, step=0.1)
+
+    for integrator in SCHEMES:
+        with pytest.raises(nsdyn.ProblemError, match=text):
+            run(integrator)
 
 
 def two(q, v, t, p):
@@ -204,8 +208,28 @@ def one(q, v, t, p):
     return 1.0
 
 
+def one_force(q, v, t, p):
+    return jnp.ones(1)
+
+
 def three_forces(q, v, t, p):
     return jnp.ones(3)
+
+
+def four_slips(q, v, t, p):
+    return jnp.ones((1, 4)) * v[0]
+
+
+def no_force(q, v, t, p):
+    return jnp.log(q[0] - 1.0)
+
+
+def table_of_forces(q, v, t, p):
+    return jnp.ones((2, 2))
+
+
+def scheduled(p):
+    return jnp.full(2, 0.1)
 
 
 def squared(q, v, t, p):
@@ -224,6 +248,11 @@ def test_bad_input_is_named_before_the_run():
     F, C, S = nsdyn.Friction, nsdyn.Contacts, nsdyn.SpeedDependent
     bad(r"Friction\(mu=.*at least 0, found -1", lambda: F(along_disc, one, -1.0))
     bad(r"Friction\(slip=.*\(2,\).*as normal has 3 entries", lambda: F(two, three_forces, 0.1))
+    bad(r"Friction\(slip=.*\(2,\), expected \(1,\)", lambda: F(two, one_force, 0.1))
+    bad(r"Friction\(slip=.*expected 1 \(plane\), 2", lambda: F(four_slips, one_force, 0.1))
+    bad(r"Friction\(normal=.*expected a vector", lambda: F(two, table_of_forces, 0.1))
+    bad(r"Friction\(normal=.*finite numbers at q0, v0, found nan", lambda: F(two, no_force, 0.1))
+    bad(r"Friction\(mu=.*shape \(2,\)", lambda: F(along_disc, one, scheduled))
     bad(r"Friction\(slip=.*affine in v", lambda: F(squared, one, 0.1))
     bad(r"Friction\(normal=.*expected a function normal\(q, v", lambda: F(two, 3.0, 0.1))
     bad(r"Friction\(mu=.*one number or 1", lambda: F(along_disc, one, [0.1, 0.2]))
@@ -265,5 +294,6 @@ def test_bodies_that_overlap_are_named(places, text):
         t_end=1.0,
         params={"m": np.ones(2), "J": np.ones((2, 3)), "g": np.zeros(3)},
     )
-    with pytest.raises(nsdyn.ProblemError, match=text):
-        nsdyn.simulate(problem, MoreauJean(), step=0.1)
+    for integrator in SCHEMES:
+        with pytest.raises(nsdyn.ProblemError, match=text):
+            nsdyn.simulate(problem, integrator, step=0.1)

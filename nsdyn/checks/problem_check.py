@@ -67,13 +67,21 @@ def _start(problem: Problem) -> tuple[Report, Model, Point]:
     return report, model, point
 
 
-def _model(problem: Problem, q: Configuration, v: Velocity, t: Time, p: Params) -> Model:
-    """The model of a problem; raises ProblemError if a function returns a wrong shape."""
+def check_shapes(problem: Problem) -> None:
+    """Raise ProblemError if a function of a problem returns a wrong shape."""
+    q, v, p = problem.q0, problem.v0, problem.params
+    t = jnp.asarray(np.float64(problem.t0))
     system = problem.system
     system.check_shapes(q, v, t, p)
     qdot = jax.eval_shape(system.rate, q, v, p)
     for part in problem.constraint:
         part.check_shapes(q, qdot, v, t, p)
+
+
+def _model(problem: Problem, q: Configuration, v: Velocity, t: Time, p: Params) -> Model:
+    """The model of a problem; raises ProblemError if a function returns a wrong shape."""
+    check_shapes(problem)
+    system = problem.system
     step = (problem.t_end - problem.t0) / STEPS
     try:
         model = problem.model(p, step=step)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nsdyn._watched import watch
+from nsdyn.checks.problem_check import check_shapes
 from nsdyn.constraints.base import AbstractConstraint, Scale
 from nsdyn.driver.grid import Grid
 from nsdyn.errors import ProblemError
@@ -143,7 +144,17 @@ def _parts(problem: Problem, driven: AbstractIntegrator) -> tuple[AbstractConstr
     integrator whose contacts have modes asks for the model here."""
     contacts = any(part.unilateral for part in problem.constraint)
     modes = contacts and isinstance(driven, EventDriven)
-    return driven.constraints_of(problem.model()) if modes else problem.constraint
+    return driven.constraints_of(_model(problem)) if modes else problem.constraint
+
+
+def _model(problem: Problem) -> Model:
+    """The model of a problem with contacts. Wrong shapes, which are looked for before a run starts,
+    would be found here as errors of JAX."""
+    try:
+        return problem.model()
+    except Exception:
+        check_shapes(problem)
+        raise
 
 
 @cache
@@ -207,7 +218,7 @@ def _check_impact_law(problem: Problem, law: AbstractLaw) -> None:
             f"{type(law.bilateral).__name__}. Use Contacts, or Restitution(e) with Contact"
         )
     if any(part.unilateral for part in parts):
-        objection = law.objection(contact_rows.size(problem.model())[0])
+        objection = law.objection(contact_rows.size(_model(problem))[0])
         if objection is not None:
             raise ProblemError(f"law: {name} does not fit {problem.name}: {objection}")
 
