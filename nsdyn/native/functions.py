@@ -7,6 +7,7 @@ calls is compiled like rare code. Sines and cosines of numbers that are passed a
 and the same serves several calls, such as the stages of a step.
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -146,7 +147,7 @@ class Functions:
         inner = list(inner_jaxprs(equation))
         if equation.primitive.name in CALLS:
             self.calls[id(inner[0])] += 1
-        own = sum(min(int(np.prod(v.aval.shape, dtype=int)), MOST) for v in equation.outvars)
+        own = sum(min(math.prod(v.aval.shape), MOST) for v in equation.outvars)
         return sum(map(self._count, inner)) if inner else own
 
     def wants(self, jaxpr: Any) -> bool:
