@@ -12,7 +12,7 @@ import numpy as np
 from nsdyn.native.unsupported import Unsupported
 
 FLOAT, INT, SHORT, BOOL = "f", "i", "w", "b"
-DTYPES = {
+DTYPES: dict[str, np.dtype[Any]] = {
     FLOAT: np.dtype("float64"),
     INT: np.dtype("int64"),
     SHORT: np.dtype("int32"),
