@@ -6,6 +6,7 @@ ARGS    ?=
 VENV  := .venv
 PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+FLAGS := $(VENV)/.xla-flags
 
 # The compilation cache makes a second run fast and is empty on a clean checkout. One BLAS thread for each worker,
 # so that workers do not compete for cores.
@@ -23,9 +24,11 @@ AS_USED_FILES = $(AS_USED:%=tests/test_%.py)
 TYPED_FILES = tests/test_contract.py
 OR_NONE = || [ $$? -eq 5 ]  # 5: ARGS select none of these tests
 PYTEST = $(PY) -m pytest -n $(WORKERS) --dist=loadfile --durations=15 -q
+FAST = -m "not slow"
+UNOPTIMISED = NSDYN_CXXFLAGS=-O0 XLA_FLAGS="$(XLA_FLAGS) $$(cat $(FLAGS))"
 
 .DEFAULT_GOAL := help
-.PHONY: help venv figures docs test test-all lint format types bench clean distclean
+.PHONY: help venv figures docs test test-xla test-typed test-all lint format types bench clean distclean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -51,11 +54,20 @@ docs: $(STAMP)  ## build the documentation into build/docs
 	$(PY) -m sphinx -W --keep-going -q docs build/docs
 	@echo "build/docs/index.html"
 
-test: lint types  ## lint, type check, run the tests but for slow ones; ARGS="-k name" selects
-	XLA_FLAGS="$(PLAINER)" $(PY) -c 'import jax; jax.devices()' 2>/dev/null && flags="$(PLAINER)" || flags="$(PLAIN)"; \
-	$(TEST_ENV) NSDYN_CXXFLAGS=-O0 XLA_FLAGS="$(XLA_FLAGS) $$flags" $(PYTEST) -m "not slow" $(AS_USED_FILES:%=--ignore=%) $(TYPED_FILES:%=--ignore=%) $(ARGS) $(OR_NONE)
-	$(TEST_ENV) $(PYTEST) -m "not slow" $(AS_USED_FILES) $(ARGS) $(OR_NONE)
-	$(TEST_ENV) NSDYN_CHECK_TYPES=1 NSDYN_BACKEND=xla $(PYTEST) -m "not slow" $(TYPED_FILES) $(ARGS) $(OR_NONE)
+$(FLAGS): $(STAMP)
+	XLA_FLAGS="$(PLAINER)" $(PY) -c 'import jax; jax.devices()' 2>/dev/null && echo "$(PLAINER)" > $@ || echo "$(PLAIN)" > $@
+
+# What needs one core runs side by side.
+test: $(FLAGS)  ## lint, type check, run the tests but for slow ones; ARGS="-k name" selects
+	$(MAKE) --no-print-directory -j2 lint types test-typed
+	$(TEST_ENV) $(UNOPTIMISED) $(PYTEST) $(FAST) $(AS_USED_FILES:%=--ignore=%) $(TYPED_FILES:%=--ignore=%) $(ARGS) $(OR_NONE)
+	$(TEST_ENV) $(PYTEST) $(FAST) $(AS_USED_FILES) $(ARGS) $(OR_NONE)
+
+test-typed: $(STAMP)
+	$(TEST_ENV) NSDYN_CHECK_TYPES=1 NSDYN_BACKEND=xla $(PYTEST) -n 0 $(FAST) $(TYPED_FILES) $(ARGS) $(OR_NONE)
+
+test-xla: $(FLAGS)  ## run the same tests with XLA alone; those of native programs are skipped
+	$(TEST_ENV) $(UNOPTIMISED) NSDYN_BACKEND=xla $(PYTEST) $(FAST) $(ARGS)
 
 # As users run it, with the compiler's optimisations.
 test-all: lint types  ## the same with the slow ones: studies, long runs, more derivatives

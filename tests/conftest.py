@@ -1,6 +1,7 @@
 """Settings for all tests: float64, no silent broadcasting between ranks, the same random examples
 in every run."""
 
+import gc
 import os
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # before matplotlib is imported: no windows
@@ -26,6 +27,15 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # Compilation makes the first example slow, hence no deadline.
 hypothesis.settings.register_profile("nsdyn", deadline=None, derandomize=True, max_examples=30)
 hypothesis.settings.load_profile("nsdyn")
+
+# Tests make many objects, and most of them live on: to look for garbage among them takes a tenth of
+# the time.
+gc.set_threshold(20_000, 20, 50)
+
+
+def pytest_collection_finish(session):
+    gc.freeze()
+
 
 # Every compiled program maps some memory. Linux allows a process 65,530 maps: beyond, XLA aborts.
 MAPS = Path("/proc/self/maps")

@@ -3,6 +3,7 @@ short."""
 
 import ast
 import dataclasses
+import functools
 import importlib
 import inspect
 import re
@@ -90,13 +91,16 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+parsed = functools.cache(ast.parse)
+
+
 def imported(source: str, module: str, is_package: bool = False) -> Iterator[str]:
     """Absolute names of all that `source` imports, at any depth of nesting.
 
     `from a import b` gives a.b, which may be a module or not; either way its prefix tells the
     package.
     """
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -105,9 +109,9 @@ def imported(source: str, module: str, is_package: bool = False) -> Iterator[str
                 base = base[: len(base) - node.level + is_package]
             prefix = (base if node.level else []) + (node.module.split(".") if node.module else [])
             yield from (".".join([*prefix, alias.name]) for alias in node.names)
-        elif isinstance(node, ast.Call) and "import" in ast.unparse(node.func) and node.args:
+        elif isinstance(node, ast.Call) and node.args:
             match node.args[0]:  # importlib.import_module("a.b"), __import__("a")
-                case ast.Constant(value=str(name)):
+                case ast.Constant(value=str(name)) if "import" in ast.unparse(node.func):
                     yield name
 
 
@@ -226,7 +230,7 @@ def test_sources_name_no_machine():
 def test_functions_are_short():
     found = []
     for path in sources(*FOLDERS, "tests"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(parsed(path.read_text("utf-8"))):
             if isinstance(node, ast.FunctionDef) and (size := nodes(node)) > FUNCTION_NODES:
                 found.append(f"{path.relative_to(ROOT)}: {node.name} has {size} syntax nodes")
     assert not found

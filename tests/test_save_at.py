@@ -14,6 +14,7 @@ from test_switch_orders import exact as exact_after
 
 import nsdyn
 from nsdyn import laws
+from nsdyn.driver.backend import LANES
 from nsdyn.integrators import NSGA, RK4, EventDriven
 
 METHOD = EventDriven(RK4())
@@ -32,8 +33,8 @@ def rolled(problem, method, **options):
 
 
 def swept(problem, method, **options):
-    params = {**problem.params, "g": np.array([1.0, GRAVITY])}
-    return nsdyn.sweep(problem, method, save_at=TIMES, params=params, **options)[1]
+    params = {**problem.params, "g": np.linspace(1.0, GRAVITY, LANES)}
+    return nsdyn.sweep(problem, method, save_at=TIMES, params=params, **options)[LANES - 1]
 
 
 @pytest.fixture(scope="module")

@@ -110,18 +110,20 @@ def test_verifying_computes_a_sample_again(tmp_path, monkeypatch):
 
 
 def test_an_edited_integrator_concerns_what_uses_it(tmp_path, monkeypatch):
-    def keys():
+    def keys(*names):
         found = {}
-        for name in ("convergence", "joint_locking", "pothole", "switching_track", "walking"):
+        for name in names:
             with archive.verifying([]) as visited:
                 studies.get(name).compute(tmp_path / name)
             found |= {f"{name} {data}": key for data, key in visited.keys.items()}
         return found
 
-    before = keys()
-    assert keys() == before
+    names = ("convergence", "joint_locking", "pothole", "switching_track", "walking")
+    before = keys(*names)
+    again = keys("joint_locking", "pothole")
+    assert again == {name: before[name] for name in again}
     monkeypatch.setattr(NSGA, "_solved", lambda self, *args: None)
-    after = keys()
+    after = keys(*names)
     changed = {name for name, key in after.items() if key != before[name]}
     schemes = {"nsga", "nsga_velocity", "nsga_decoupled"}
     cells = {

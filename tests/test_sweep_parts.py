@@ -24,7 +24,8 @@ from nsdyn.integrators import RK4, EventDriven
 
 ROOT = Path(__file__).resolve().parents[1]
 METHOD = EventDriven(RK4())
-RUNS = 20  # three parts of 8 lanes; with XLA alone, of 16
+RUNS = 20  # three parts of 8 lanes
+MEMORY = 1e5  # so little that parts are as small with XLA alone
 
 
 def mass(q, p):
@@ -54,8 +55,8 @@ HEIGHTS = np.concatenate([np.linspace(5.0, 6.0, 8), np.linspace(0.5, 1.5, RUNS -
 
 
 def run(**options):
-    given = {"step": STEP, "law": laws.Restitution(0.5), "q0": HEIGHTS, "max_events": 8} | options
-    return nsdyn.sweep(BALL, METHOD, **given)
+    given = {"step": STEP, "law": laws.Restitution(0.5), "q0": HEIGHTS, "max_events": 8}
+    return nsdyn.sweep(BALL, METHOD, memory=MEMORY, **given | options)
 
 
 def bits(solution):
@@ -158,7 +159,7 @@ def test_an_interrupted_sweep_goes_on_where_it_was(plain, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(folder=folder, progress=stop, memory=1e5)
+        run(folder=folder, progress=stop)
     with pytest.raises(nsdyn.FileError, match="not complete, it has"):
         nsdyn.load(folder)
     (folder / "parts" / ".00000000-draft.npz").write_bytes(

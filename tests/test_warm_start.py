@@ -197,6 +197,7 @@ def fresh(tmp_path, monkeypatch):
     """As in a new process: a cache of our own, and nothing in memory."""
     monkeypatch.setenv("NSDYN_CACHE", str(tmp_path))
     monkeypatch.setenv("NSDYN_BACKEND", "native")
+    monkeypatch.setattr(_watched, "_first", {})  # else full of what other tests traced
 
     def forget():
         monkeypatch.setattr(single_run, "_checked", type(single_run._checked)())

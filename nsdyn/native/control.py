@@ -5,6 +5,7 @@ lane wants it, a loop as long as any lane goes on; the lanes that take part are 
 are chosen by it afterwards, and arrays in memory are written by it alone.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -12,13 +13,12 @@ from jax.extend import core
 
 from nsdyn.native.graph import BOOL, INT, Node, kind_of
 from nsdyn.native.lowering import SMALL, Lowering, Value, primitive
-from nsdyn.native.uniform import inner_jaxprs, size
+from nsdyn.native.uniform import size
 from nsdyn.native.writer import Memory, Storage
 
 UNROLL = 64  # equations of a loop of fixed length that is written out
 CALLING = 2000  # the same if the work is done by functions, as in the stages of a method
 RARE = 200  # equations of a branch from which on it gets a function of its own
-INDEXED = ("dynamic_update_slice", "dynamic_slice", "gather", "scatter")
 
 
 # Calls
@@ -69,37 +69,6 @@ def flags_of(values: Sequence[Value]) -> list[bool]:
         v.storage.uniform if isinstance(v, Memory) else all(n.uniform for n in v.ravel())
         for v in values
     ]
-
-
-def indexed(jaxpr) -> set[int]:
-    """Arguments that are read or written at places that are not known: they belong in memory."""
-    found = set()
-    place = {v: k for k, v in enumerate(jaxpr.invars)}
-    for equation in jaxpr.eqns:
-        name = equation.primitive.name
-        if name in INDEXED:
-            inputs = equation.invars[:1]
-            rest = equation.invars[1 if name in ("gather", "dynamic_slice") else 2 :]
-            if all(isinstance(x, core.Literal) for x in rest):
-                continue
-        else:
-            inputs = _indexed_inside(equation)
-        found |= {place[x] for x in inputs if not isinstance(x, core.Literal) and x in place}
-    return found
-
-
-def _indexed_inside(equation) -> list:
-    name, params = equation.primitive.name, equation.params
-    if name == "while":
-        n = params["cond_nconsts"]
-        return [equation.invars[n + k] for k in indexed(params["body_jaxpr"].jaxpr)]
-    if name == "cond":
-        inner = [indexed(b.jaxpr) for b in params["branches"]]
-        return [equation.invars[1 + k] for k in set().union(*inner)]
-    jaxprs = list(inner_jaxprs(equation))
-    if name == "custom_linear_solve" or len(jaxprs) != 1:
-        return []
-    return [equation.invars[k] for k in indexed(jaxprs[0]) if k < len(equation.invars)]
 
 
 # Numbers and arrays carried through a loop
@@ -187,7 +156,7 @@ class Carry:
 def emit(lower: Lowering, values: Sequence[Value], jaxpr=None, first: int = 0) -> None:
     """Give names to numbers that are used inside blocks that follow, and put arrays in memory that
     are indexed there; they are the arguments of `jaxpr` from the place `first` on."""
-    places = indexed(jaxpr) if jaxpr is not None else set()
+    places = lower.indexed.places(jaxpr) if jaxpr is not None else frozenset()
     lower.together(values)
     for k, value in enumerate(values):
         if isinstance(value, np.ndarray):
@@ -213,7 +182,7 @@ class Loop:
         self.held = [*consts, *(start[k] for k, fixed in enumerate(stays) if fixed)]
         emit(lower, consts, jaxpr)
         emit(lower, self.held[n:])
-        places = {k - n for k in indexed(jaxpr)}
+        places = {k - n for k in lower.indexed.places(jaxpr)}
         self.hold(1)
         self.carry = Carry(
             lower,
@@ -358,7 +327,7 @@ def _mostly_calls(lower: Lowering, body, length: int) -> bool:
 def _results(lower: Lowering, avals, length: int, uniform: list[bool]) -> list[Memory]:
     found = []
     for aval, flag in zip(avals, uniform, strict=True):
-        entries = length * int(np.prod(aval.shape, dtype=int))
+        entries = length * math.prod(aval.shape)
         storage = lower.storage(entries, kind_of(aval.dtype), flag)
         found.append(Memory(storage, (length, *aval.shape)))
     return found
@@ -367,7 +336,7 @@ def _results(lower: Lowering, avals, length: int, uniform: list[bool]) -> list[M
 def row_of(lower: Lowering, table: Memory, at: Node) -> Value:
     """table[at]: as nodes if small."""
     shape = table.shape[1:]
-    entries = int(np.prod(shape, dtype=int))
+    entries = math.prod(shape)
     base = lower.graph.make("mul", INT, (at, lower.graph.integer(entries)))
     if lower.loops(entries, table):
         type_ = lower.type(table.storage.kind, table.storage.uniform)
@@ -383,7 +352,7 @@ def row_of(lower: Lowering, table: Memory, at: Node) -> Value:
 
 def put_row(lower: Lowering, table: Memory, value: Value, at: Node) -> None:
     """table[at] = value."""
-    entries = int(np.prod(table.shape[1:], dtype=int))
+    entries = math.prod(table.shape[1:])
     base = lower.graph.make("mul", INT, (at, lower.graph.integer(entries)))
     if isinstance(value, Memory):
         target = f"{table.storage.name} + {lower.value(base)}"
@@ -409,7 +378,7 @@ def _written_out(lower: Lowering, body, consts, carry, xs, length: int, reverse:
     stacked: list[Value] = []
     for j, aval in enumerate(body.out_avals[m:]):
         parts = [row[j] for row in rows]
-        total = length * int(np.prod(aval.shape, dtype=int))
+        total = length * math.prod(aval.shape)
         if total <= SMALL and length:
             stacked.append(np.stack([lower.nodes(p) for p in parts]))
             continue

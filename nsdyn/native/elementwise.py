@@ -1,5 +1,6 @@
 """Primitives that act on every entry alone, and those that only move entries."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ def entrywise(lower: Lowering, kind: str, make, *values: Value) -> Value:
     shapes = [v.shape for v in values]
     same = all(s == shapes[0] for s in shapes)
     shape = shapes[0] if same else np.broadcast_shapes(*shapes)
-    size = int(np.prod(shape, dtype=int))
+    size = math.prod(shape)
     if not lower.loops(size, *values):
         arrays = [lower.nodes(v) for v in values]
         arrays = arrays if same else list(np.broadcast_arrays(*arrays))
@@ -205,9 +206,9 @@ def reshape(lower: Lowering, equation, x: Value) -> Value:
 @primitive("broadcast_in_dim")
 def broadcast_in_dim(lower: Lowering, equation, x: Value) -> Value:
     shape, dims = equation.params["shape"], equation.params["broadcast_dimensions"]
-    if x.size == int(np.prod(shape, dtype=int)):
+    if x.size == math.prod(shape):
         return _reshaped(x, shape)
-    size = int(np.prod(shape, dtype=int))
+    size = math.prod(shape)
     if not lower.loops(size, x):
         middle = [x.shape[dims.index(d)] if d in dims else 1 for d in range(len(shape))]
         return np.broadcast_to(lower.nodes(x).reshape(middle), shape)
@@ -223,7 +224,7 @@ def _moved(lower: Lowering, equation, x: Value, numpy, old) -> Value:
     if isinstance(x, np.ndarray):
         return numpy(x)
     shape, kind = equation.outvars[0].aval.shape, kind_out(equation)
-    loops = lower.loops(int(np.prod(shape, dtype=int)), x)
+    loops = lower.loops(math.prod(shape), x)
     return lower.filled(shape, kind, lambda index: lower.at(x, old(index), kind), loops)
 
 
@@ -270,7 +271,7 @@ def _sliced(lower: Lowering, equation, x: Value, first, last, steps, number: int
         x, [old(i, a, s) for i, a, s in zip(index, first, steps, strict=True)], kind
     )
     shape = equation.outvars[number].aval.shape
-    return lower.filled(shape, kind, entry, lower.loops(int(np.prod(shape, dtype=int)), x))
+    return lower.filled(shape, kind, entry, lower.loops(math.prod(shape), x))
 
 
 @primitive("split")
@@ -294,7 +295,7 @@ def unstack(lower: Lowering, equation, x: Value) -> list[Value]:
     def part(k: int, shape: tuple) -> Value:
         at = lower.graph.integer(k)
         entry = lambda index: lower.at(x, [*index[:axis], at, *index[axis:]], kind)
-        return lower.filled(shape, kind, entry, lower.loops(int(np.prod(shape, dtype=int)), x))
+        return lower.filled(shape, kind, entry, lower.loops(math.prod(shape), x))
 
     return [part(k, variable.aval.shape) for k, variable in enumerate(equation.outvars)]
 
@@ -307,11 +308,11 @@ def concatenate(lower: Lowering, equation, *values: Value) -> Value:
     if equation.primitive.name == "stack":
         widened = lambda v: (*v.shape[:axis], 1, *v.shape[axis:])
         values = tuple(_reshaped(v, widened(v)) for v in values)
-    if not lower.loops(int(np.prod(shape, dtype=int)), *values):
+    if not lower.loops(math.prod(shape), *values):
         return np.concatenate([lower.nodes(v) for v in values], axis)
     values = tuple(v for v in values if v.size)
     parts = [lower.in_memory(v, kind) for v in values]
-    storage = lower.storage(int(np.prod(shape)), kind, all(p.storage.uniform for p in parts))
+    storage = lower.storage(math.prod(shape), kind, all(p.storage.uniform for p in parts))
     first = 0
     for part in parts:
         _put_window(lower, storage, shape, part, axis, first)
@@ -321,8 +322,8 @@ def concatenate(lower: Lowering, equation, *values: Value) -> Value:
 
 def _put_window(lower: Lowering, storage, shape, part: Memory, axis: int, first: int) -> None:
     """Copy a part into an array, where it begins at `first` along an axis."""
-    inner = int(np.prod(shape[axis + 1 :], dtype=int))
-    outer = int(np.prod(shape[:axis], dtype=int))
+    inner = math.prod(shape[axis + 1 :])
+    outer = math.prod(shape[:axis])
     row, step = part.shape[axis] * inner, shape[axis] * inner
     k, i = lower.name("i"), lower.name("i")
     splat = "" if storage.uniform else "S"
@@ -347,7 +348,7 @@ def tile(lower: Lowering, equation, x: Value) -> Value:
 def iota(lower: Lowering, equation) -> Value:
     params = equation.params
     shape, axis, kind = params["shape"], params["dimension"], kind_out(equation)
-    if int(np.prod(shape, dtype=int)) <= SMALL:
+    if math.prod(shape) <= SMALL:
         row = np.empty(shape[axis], object)
         row[:] = [lower.graph.const(k, kind) for k in range(shape[axis])]
         row = row.reshape([-1 if d == axis else 1 for d in range(len(shape))])
@@ -362,7 +363,7 @@ def pad(lower: Lowering, equation, x: Value, fill: Value) -> Value:
     shape = equation.outvars[0].aval.shape
     if all(c == (0, 0, 0) for c in config):
         return x
-    if int(np.prod(shape, dtype=int)) > SMALL or x.size > SMALL:
+    if math.prod(shape) > SMALL or x.size > SMALL:
         return _padded_in_memory(lower, equation, x, fill)
     out = np.empty(shape, object)
     out[...] = lower.nodes(fill)[()]
@@ -438,7 +439,7 @@ def dynamic_slice(lower: Lowering, equation, x: Value, *starts: Value) -> Value:
         if chosen is not None:
             return chosen
         x = lower.in_memory(x, kind)
-    return lower.filled(sizes, kind, entry, int(np.prod(sizes, dtype=int)) > FEW)
+    return lower.filled(sizes, kind, entry, math.prod(sizes) > FEW)
 
 
 def _chosen(lower: Lowering, x: np.ndarray, first: list[Node], sizes, kind: str):
@@ -581,7 +582,7 @@ def gather(lower: Lowering, equation, x: Value, indices: Value) -> Value:
         if few is not None:
             return few
         x = lower.in_memory(x, kind)
-    loops = int(np.prod(shape, dtype=int)) > (SMALL if all_known(indices) else FEW)
+    loops = math.prod(shape) > (SMALL if all_known(indices) else FEW)
     if loops:
         indices = lower.in_memory(indices, of)
         x = lower.in_memory(x, kind)

@@ -9,6 +9,7 @@ numbers that are passed are passed, too: one and the same serves several calls, 
 of a step.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -169,7 +170,7 @@ class Functions:
         inner = list(inner_jaxprs(equation))
         if equation.primitive.name in CALLS:
             self.calls[id(inner[0])] += 1
-        own = sum(min(int(np.prod(v.aval.shape, dtype=int)), MOST) for v in equation.outvars)
+        own = sum(min(math.prod(v.aval.shape), MOST) for v in equation.outvars)
         return sum(map(self._count, inner)) if inner else own
 
     def wants(self, jaxpr: Any) -> bool:

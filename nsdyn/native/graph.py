@@ -12,14 +12,19 @@ import numpy as np
 from nsdyn.native.unsupported import Unsupported
 
 FLOAT, INT, SHORT, BOOL = "f", "i", "w", "b"
-KINDS = {"float64": FLOAT, "int64": INT, "int32": SHORT, "bool": BOOL}
-DTYPES = {kind: np.dtype(name) for name, kind in KINDS.items()}
+DTYPES: dict[str, np.dtype[Any]] = {
+    FLOAT: np.dtype("float64"),
+    INT: np.dtype("int64"),
+    SHORT: np.dtype("int32"),
+    BOOL: np.dtype("bool"),
+}
+KINDS = {dtype.str: kind for kind, dtype in DTYPES.items()}  # numpy composes names each time
 NOTHING = np.dtype([("float0", "V")])  # the type of tangents of integers, which are never used
 COMMUTATIVE = {"add", "mul", "max", "min", "and", "or", "xor", "eq", "ne"}
 
 
 def kind_of(dtype: Any) -> str:
-    kind = BOOL if dtype == NOTHING else KINDS.get(getattr(dtype, "name", str(dtype)))
+    kind = BOOL if dtype == NOTHING else KINDS.get(getattr(dtype, "str", ""))
     if kind is None:
         raise Unsupported(f"numbers of type {dtype}")
     return kind

@@ -6,6 +6,7 @@ in the table PRIMITIVES. What an equation uses for the last time is released bef
 so that it may write over it.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from jax.extend import core
 
 from nsdyn.native.functions import Function, Functions
 from nsdyn.native.graph import INT, NOTHING, Node, kind_of
+from nsdyn.native.indexed import Indexed
 from nsdyn.native.uniform import Uniform
 from nsdyn.native.unsupported import Unsupported
 from nsdyn.native.writer import Memory, Storage, Writer
@@ -48,6 +50,7 @@ class Lowering(Writer):
         self.spilled: list[tuple[Any, Memory]] = []
         self.last_uses: dict[int, tuple] = {}
         self.uniform = Uniform()
+        self.indexed = Indexed()
         self.functions = functions
         self.function: Function | None = None
         self.is_rare = False
@@ -57,6 +60,7 @@ class Lowering(Writer):
         inner = Lowering(self.lanes, self.functions)
         inner.last_uses = self.last_uses
         inner.uniform = self.uniform
+        inner.indexed = self.indexed
         inner.function = function
         inner.work, inner.stack = self.work, self.stack
         return inner
@@ -250,7 +254,7 @@ class Lowering(Writer):
         loops: bool | None = None,
     ) -> Value:
         """An array whose entries are a function of their index: in memory, by `loops`, or nodes."""
-        size = int(np.prod(shape, dtype=int))
+        size = math.prod(shape)
         if not (size > SMALL if loops is None else loops):
             out = np.empty(size, object)
             integer = self.graph.integer

@@ -9,6 +9,7 @@ is more than one lane; results that all lanes share are repeated.
 
 import ctypes
 import gc
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -82,7 +83,7 @@ def _shared(own: Sequence[bool], lanes: int) -> list[bool]:
 def _argument(lower: Lowering, number: int, aval, shared: bool) -> Value:
     """An argument: small ones are read into variables, large ones of lanes are put in order."""
     kind, raw = kind_of(aval.dtype), RAW[kind_of(aval.dtype)]
-    size = int(np.prod(aval.shape, dtype=int))
+    size = math.prod(aval.shape)
     name = lower.name("a")
     lower.line(f"const {raw} *const {name} = (const {raw} *)in[{number}];")
     if shared and size > LOADED and kind != SHORT:
@@ -150,7 +151,7 @@ class Program:
             whole = (*front, *shape)
             self.layout.append((whole, dtype, total))
             offsets.append(total)
-            total += -(-int(np.prod(whole, dtype=int)) * dtype.itemsize // 64) * 64
+            total += -(-math.prod(whole) * dtype.itemsize // 64) * 64
         self._offsets = np.array(offsets, np.uint64)
         self.bytes = total
         self._local = threading.local()

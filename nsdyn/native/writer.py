@@ -1,10 +1,9 @@
 """C++ text: nested blocks, a variable for every node that is asked for, and storage for arrays."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-
-import numpy as np
 
 from nsdyn.native.graph import BOOL, FLOAT, INT, SHORT, Graph, Node
 from nsdyn.native.prelude import PACK
@@ -90,7 +89,7 @@ class Memory:
     def __init__(self, storage: Storage, shape: tuple):
         self.storage = storage
         self.shape = tuple(shape)
-        self.size = int(np.prod(shape, dtype=int))
+        self.size = math.prod(shape)
 
 
 class Writer:
