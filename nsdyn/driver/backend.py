@@ -6,7 +6,8 @@ A native program is kept by a digest of all that it depends on (`nsdyn._digest`)
 it runs without anything being traced.
 
 A program is compiled quickly for runs of few steps and well for those of many: once LONG steps are
-to have gone through it in this process, in all runs and groups together. The numbers are the same.
+to have gone through it in this process, in all runs and groups together. The numbers are the same,
+but not the times: who compares these has all programs `compiled_well`.
 
 A batch is cut into groups of LANES runs that go through one native program side by side. A group
 shares the grid, so a block ends for all of its runs where the event log of one of them is full.
@@ -14,6 +15,8 @@ shares the grid, so a block ends for all of its runs where the event log of one 
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -253,6 +256,19 @@ def levels_alone(run: Setup) -> Levels:
     return CONTROLLED if run.integrator.controls_error else SINGLE
 
 
+_well: ContextVar[bool] = ContextVar("well", default=False)
+
+
+@contextmanager
+def compiled_well() -> Iterator[None]:
+    """While this lasts programs are compiled well, however few steps go through them."""
+    token = _well.set(True)
+    try:
+        yield
+    finally:
+        _well.reset(token)
+
+
 class Work:
     """The steps that go through the programs of such arguments: these decide how the programs are
     compiled."""
@@ -269,7 +285,7 @@ class Work:
 
     @property
     def is_long(self) -> bool:
-        return self.steps > LONG
+        return self.steps > LONG or _well.get()
 
     @property
     def programs(self) -> Programs:

@@ -34,7 +34,7 @@ from nsdyn._code_digest import code_digest
 from nsdyn._repr import format_object, settings_text
 from nsdyn.analysis.residuals import batch_residuals
 from nsdyn.driver.arguments import batch_values, setup
-from nsdyn.driver.backend import LANES
+from nsdyn.driver.backend import LANES, compiled_well
 from nsdyn.driver.batch_run import laid_out, prepared
 from nsdyn.driver.grid import Grid
 from nsdyn.driver.many_runs import sweep
@@ -303,11 +303,13 @@ def _write(plan: Plan, cell: Cell, folder: Path) -> None:
 
 
 def computed(plan: Plan, cell: Cell) -> tuple[dict[str, tuple], dict[str, float]]:
-    """The variables of a cell, and its times."""
-    if cell.is_reference:
-        chosen, law = plan.problems[cell.pair.problem], plan.laws[cell.pair.law]
-        return _reference(plan, chosen, law), {}
-    return _timed(plan, cell)
+    """The variables of a cell, and its times. Programs are compiled alike whatever the number of
+    steps, so that times can be compared."""
+    with compiled_well():
+        if cell.is_reference:
+            chosen, law = plan.problems[cell.pair.problem], plan.laws[cell.pair.law]
+            return _reference(plan, chosen, law), {}
+        return _timed(plan, cell)
 
 
 def _timed(plan: Plan, cell: Cell) -> tuple[dict[str, tuple], dict[str, float]]:

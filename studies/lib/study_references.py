@@ -22,6 +22,7 @@ from nsdyn.studies.lib.study_file import Plan
 
 AT_EVENT = 1e-9  # of the time span: a sample so near to an event is at the event
 CLOSED_FORM, FINER_RUN = "closed form", "finer run"
+NOT_COMPUTED = "not computed"
 
 
 class Origin(NamedTuple):
@@ -41,7 +42,7 @@ class Origin(NamedTuple):
 def made(plan: Plan, pair: Pair, finer: Dataset | None, why: str) -> tuple[Dataset | None, Origin]:
     """The reference of a problem and a law, from its finer run; `why`: that was given up."""
     if finer is None:
-        text = f"none; it was given up: {why}" if why else "not computed"
+        text = f"none; it was given up: {why}" if why else NOT_COMPUTED
         return None, Origin("", np.nan, np.nan, text)
     exact = _exact(plan, pair, finer)
     if exact is None:

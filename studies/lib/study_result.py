@@ -364,12 +364,17 @@ def _notes(result: StudyResult) -> list[str]:
     notes = [
         f"Numbers are {phases}, with the smallest step, h = {h}; orders are fits over "
         f"{len(plan.steps)} steps with their standard deviation; failed: the share of all runs that "
-        "did not reach the end. run: CPU time of one run in a batch, without compilation."
+        "did not reach the end."
     ]
+    if "run_s" in plan.metrics:
+        notes.append("run: CPU time of one run in a batch, without compilation.")
     if plan.since:
         notes.append(f"Errors of samples count from {plan.since:.0%} of the time span on.")
     alike: dict[str, list[str]] = {}
     for (problem, law), origin in result.references.items():
         alike.setdefault(origin.text, []).append(f"{problem}, {law}")
+    absent = alike.pop(study_references.NOT_COMPUTED, [])
     notes += [f"Reference of {'; '.join(names)}: {text}." for text, names in alike.items()]
+    if absent:
+        notes.append(f"References that are not computed: {len(absent)}.")
     return notes
