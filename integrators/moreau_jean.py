@@ -278,7 +278,8 @@ def _next(
     x: Float[Array, " unknowns"], before: Answers, args: tuple
 ) -> tuple[Float[Array, " unknowns"], Answers | None]:
     """The right-hand sides for (v_1, u), and what was found on the way."""
-    solved = _solved(x, *args, before)
+    given = (*args, before)
+    solved = _solved(x, *given)
     return solved.x, solved.answers
 
 

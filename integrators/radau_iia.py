@@ -224,7 +224,7 @@ class RadauIIA(AbstractErrorControlled):
         first, last = rates(model, point, memory.a, p), rates(model, end, slope.a, p)
         size = jnp.maximum(jnp.abs(vector(point)), jnp.abs(vector(end)))
         again = memory.h_next != memory.proposed
-        error = self._error(*_constant((found.jacobian, first, z, h, size)), again)
+        error = self._error(*_constant((found.jacobian, first, z, h, size, again)))
         effort = found.effort
         error = jnp.where(effort.failed, jnp.inf, error)
         h_next = next_step(memory, h, error, POWER)

@@ -374,7 +374,8 @@ class PushProblem(eqx.Module):
 
     def solve_from(self, before: cone.Answer) -> cone.Answer:
         wanted = jnp.any(self.on & (self.b < 0))
-        return cone.solve_product(*self._args, before, wanted)
+        given = (*self._args, before, wanted)
+        return cone.solve_product(*given)
 
     def known(self, answer: cone.Answer) -> cone.Answer:
         """An answer that was found before, with its derivative."""

@@ -50,7 +50,8 @@ def made(plan: Plan, pair: Pair, finer: Dataset | None, why: str) -> tuple[Datas
         return finer, Origin(FINER_RUN, *errors, _finer_text(plan, pair, finer))
     rows = ~_at_events(finer)
     far = [_far(finer[name].values, getattr(exact, name), rows) for name in "qv"]
-    errors = [float(np.max(x[rows], initial=0.0)) for x in (exact.error_q, exact.error_v)]
+    largest = lambda x: float(np.max(x[rows], initial=0.0))
+    errors = largest(exact.error_q), largest(exact.error_v)
     form = plan.closed_forms[pair.problem]
     text = (
         f"closed form, {form.source if form else ''}; round-off changes q by {errors[0]:.1e}, v by "

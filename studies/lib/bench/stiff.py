@@ -20,7 +20,7 @@ shortest of all runs whose error is at most that, each method with a series of t
 """
 
 from functools import cache, partial
-from typing import Any
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -152,11 +152,13 @@ def cases() -> dict[str, nsdyn.Problem]:
 @cache
 def _method(name: str, tolerance: float) -> integrators.EventDriven:
     """Made once, as a user would."""
-    options = {"rtol": tolerance, "atol": tolerance, "max_steps": MOST}
+    allowed = jnp.asarray(tolerance)
     if name == IMPLICIT:
-        return integrators.EventDriven(integrators.RadauIIA(**options))
-    order = 5 if name == EXPLICIT[0] else 8
-    return integrators.EventDriven(integrators.DormandPrince(order, **options))
+        implicit = integrators.RadauIIA(rtol=allowed, atol=allowed, max_steps=MOST)
+        return integrators.EventDriven(implicit)
+    order: Literal[5, 8] = 5 if name == EXPLICIT[0] else 8
+    explicit = integrators.DormandPrince(order=order, rtol=allowed, atol=allowed, max_steps=MOST)
+    return integrators.EventDriven(explicit)
 
 
 def _run(problem: nsdyn.Problem, name: str, tolerance: float) -> tuple:
