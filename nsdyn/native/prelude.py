@@ -309,11 +309,10 @@ static __attribute__((noinline)) void lu_(T *a, K *pivots, K *permutation, i8 n)
     }
 }
 template <class T, int n>
-static __attribute__((noinline)) LOOPS void solve_(const T *from, const T *b, T *x)
-{   /* x = a^-1 b. Rows with nothing beside the diagonal are solved first; the others are gathered
-       with their right-hand sides, and eliminated with partial pivoting. */
+static __attribute__((noinline)) LOOPS void solve_(const T *from, const T *b, T *x, T *a)
+{   /* x = from^-1 b. Rows with nothing beside the diagonal are solved first; the others are
+       gathered in a with their right-hand sides, and eliminated with partial pivoting. */
     typedef decltype(to_int(T{})) K;
-    T a[n * (n + 1)];
     i8 full[n], alone[n], m = 0, o = 0;
     for (i8 i = 0; i < n; i++) {
         auto some = T{} != T{};

@@ -353,8 +353,9 @@ def solve_pivoted(lower: Lowering, equation, a: Value, b: Value) -> Value:
     n = a.shape[0]
     matrix, right = _matrix(lower, a), _matrix(lower, b)
     out = lower.storage(n, FLOAT, uniform=False)
+    rest = lower.storage(n * (n + 1), FLOAT, uniform=False)
     type_ = lower.type(FLOAT, False)
-    names = ", ".join(x.name for x in (matrix.storage, right.storage, out))
+    names = ", ".join(x.name for x in (matrix.storage, right.storage, out, rest))
     lower.line(f"solve_<{type_}, {n}>({names});")
     return Memory(out, (n,))
 

@@ -48,11 +48,12 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from nsdyn._types import Number, Scalar
+from nsdyn._types import AnyArray, Number, Scalar
 from nsdyn.numerics import small
 
 OPEN, STICK, SLIP = 0, 1, 2
 TINY = jnp.finfo(float).tiny
+CONSTANT = 64  # rows of a matrix at most that is written out
 
 Impulses = Float[Array, "k d"]
 PerContact = Float[Array, " k"]
@@ -93,7 +94,7 @@ class Scaling(eqx.Module):
         rows = self.rows.reshape(k * d)
         r = jnp.repeat(self.r, d)
         both = rows[:, None] & rows[None, :]
-        A = jnp.where(both, r[:, None] * W * r[None, :], np.eye(k * d))
+        A = jnp.where(both, r[:, None] * W * r[None, :], _unit(k * d, 1)[:, 0, :, 0])
         normal = jnp.arange(d) == 0
         idle = jnp.where(~self.on[:, None] & normal[None, :], 1.0, 0.0)
         q = jnp.where(self.rows, self.r[:, None] * b / self.c, idle)
@@ -165,8 +166,7 @@ class ConeProblem(eqx.Module):
         S, T = self._slopes(self.branches(x, w))
         S = S + eps * np.eye(d)[None]
         A = jnp.einsum("kij,kjm->kim", T, self.A.reshape(k, d, k * d))
-        own = np.kron(np.eye(k), np.ones((d, d))).reshape(k, d, k, d)
-        J = A.reshape(k, d, k, d) + own * S[:, :, None, :]
+        J = A.reshape(k, d, k, d) + _unit(k, d) * S[:, :, None, :]
         return J.reshape(k * d, k * d)
 
     def _slopes(self, at: Branches) -> tuple[Float[Array, "k d d"], Float[Array, "k d d"]]:
@@ -195,6 +195,14 @@ class ConeProblem(eqx.Module):
         k, d = self.shape
         A = self.A + alpha * jnp.eye(k * d)
         return dataclasses.replace(self, A=A, q=self.q - alpha * x)
+
+
+def _unit(k: int, d: int) -> Float[AnyArray, "k d k d"]:
+    """1 within the blocks of single contacts, else 0: a constant, unless it is so large that a
+    native program should not contain it."""
+    if k * d <= CONSTANT:
+        return np.kron(np.eye(k), np.ones((d, d))).reshape(k, d, k, d)
+    return jnp.broadcast_to(jnp.eye(k)[:, None, :, None], (k, d, k, d))
 
 
 def _length(x: Float[Array, "k t"]) -> PerContact:
