@@ -20,7 +20,7 @@ find_folders_beside(Path(__file__).resolve().parent)
 find_user_folders()
 
 from nsdyn._version import __version__  # noqa: E402
-from nsdyn.analysis.accumulation import accumulation  # noqa: E402
+from nsdyn.analysis.accumulated_impacts import accumulation  # noqa: E402
 from nsdyn.analysis.contact_ledger import Ledger, ledger  # noqa: E402
 from nsdyn.constraints.base import AbstractConstraint  # noqa: E402
 from nsdyn.constraints.blended import Blended  # noqa: E402

@@ -8,7 +8,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import nsdyn
-from nsdyn.integrators import NSGA, RK4, DormandPrince, EventDriven, MoreauJean
+from nsdyn.integrators import RK4, DormandPrince, EventDriven
 from nsdyn.problems.belt import belt, stribeck
 from nsdyn.problems.friction_oscillator import friction_oscillator
 
@@ -228,79 +228,3 @@ def test_derivatives_of_the_place_of_rest():
     for i, d in enumerate(1e-5 * np.eye(3)):
         difference = (plain(values + d) - plain(values - d)) / 2e-5
         assert difference == pytest.approx(float(forward[i]), rel=1e-6)
-
-
-@pytest.mark.slow
-def test_derivatives_of_the_period_on_a_belt():
-    """Static and kinetic friction: T = 2 D/u + 2 (pi - arctan(D/u)), D = 1 - mu_k."""
-    problem = belt()
-
-    def period(values):
-        u, mu_k = values
-        run = nsdyn.rollout(
-            problem,
-            EVENTS,
-            step=0.05,
-            t_end=15.0,
-            v0=u[None],
-            params={**problem.params, "u": u, "mu_k": mu_k},
-            max_events=4,
-        )
-        return run.events.t[2] - run.events.t[0]
-
-    u, D = 0.2, 0.5
-    share = 2 / (u * u + D * D)
-    exact = [-2 * D / u**2 + share * D, -2 / u + share * u]
-    values = jnp.array([u, 1 - D])
-    forward = jax.jit(jax.jacfwd(period))(values)
-    np.testing.assert_allclose(forward, exact, rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_derivatives_where_a_slip_in_space_begins():
-    """d t/d mu and d t/d a of `breaks_loose`."""
-    problem = turntable(w=0.0, a=0.3)
-
-    def begins(values):
-        run = nsdyn.rollout(
-            problem,
-            EVENTS,
-            step=0.05,
-            t_end=3.0,
-            params={**problem.params, "mu": values[0], "a": values[1]},
-            max_events=4,
-        )
-        return run.events.t[0]
-
-    values = jnp.array([0.2, 0.3])
-    exact = jax.grad(lambda x: breaks_loose(x[0], x[1]))(values)
-    forward = jax.jit(jax.jacfwd(begins))(values)
-    np.testing.assert_allclose(forward, exact, rtol=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("integrator", [NSGA(), MoreauJean()], ids=["NSGA", "MoreauJean"])
-def test_derivatives_in_time_steps(integrator):
-    """Forward, reverse and differences agree, for the speed on a belt with Stribeck friction and a
-    given force, while it slides and after it is caught."""
-    problem = belt("stribeck")
-
-    def places(values):
-        run = nsdyn.rollout(
-            problem,
-            integrator,
-            step=0.02,
-            t_end=6.0,
-            q0=values[:1],
-            v0=jnp.zeros(1),
-            params={**problem.params, "c": values[1]},
-            save_every=50,
-        )
-        return run.q[-1, 0]
-
-    values = jnp.array([2.0, 3.0])
-    forward = jax.jit(jax.jacfwd(places))(values)
-    np.testing.assert_allclose(jax.jit(jax.grad(places))(values), forward, rtol=1e-9)
-    plain = jax.jit(places)
-    differences = [(plain(values + d) - plain(values - d)) / 2e-6 for d in 1e-6 * np.eye(2)]
-    np.testing.assert_allclose(forward, differences, rtol=1e-6)
