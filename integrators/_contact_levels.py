@@ -27,27 +27,35 @@ That the totals are one-sided, not R and k, makes persistent contact second orde
 The direction of friction. In (7) the impulse P_T of a step is opposite to the slip at its END, but
 c is a mean over the step; where the slip turns, P_T - c_T = O(h^2) in every step, and the scheme is
 of order 1 (friction="end", as published). Let t_0 and t_1 be the directions of the slip at both
-ends of the step, t_1 that of vt, and Q the rotation that takes t_1 to the direction of t_0 + t_1.
-With
+ends of the step, and Q the rotation that takes t_1 to the direction of t_0 + t_1. With
 
     u_T = Q [psi_T(v_1) + s_T]                                                                 (9)
 
 in (7), P_T is opposite to the mean direction, while the contact still sticks where psi_T(v_1) = 0,
 since Q is a rotation. The mean of r_T over the step has that direction up to O(h^2), so P_T - c_T =
-O(h^3) and the order is 2 (friction="mean"). Friction takes energy as before: P_T is opposite to t_0
-+ t_1, whose product with psi_T(v_0) + psi_T(v_1) is positive. Q = 1 where a contact did not slip
-before, or turns by more than a right angle; in the plane nothing turns.
+O(h^3) and the order is 2 (friction="mean"). Where the slip turns by less than a right angle,
+friction takes energy: P_T is opposite to t_0 + t_1, whose product with psi_T(v_0) + psi_T(v_1) is
+positive. How much the slip may turn is known at the start of the step, from |psi_T| and its change
+d = h |d/dt psi_T|:
+
+    SLOWLY d < |psi_T|     t_1 is the direction of the slip of vt
+    d < |psi_T|            t_1 is that of psi_T + h d/dt psi_T at the start of the step
+    else                   it may stop or turn back, and there is no mean direction: Q = 1    (10)
+
+as in steps near a stop the slip of vt changes so much in the iteration that this would not
+converge. These are a bounded number of steps before each stop, so that the order remains. Q = 1
+also where a contact did not slip before; in the plane nothing turns.
 
 s is the shift of the impact law (`nsdyn.laws.impact`); Newton's is E psi. With restitution a body
 would hop for ever, by less than a step at last. There s_N counts as 0:
 
-    |s_N| < h/2 |gap_q| |q''|,   q'' from the forces alone                                    (10)
+    |s_N| < h/2 |gap_q| |q''|,   q'' from the forces alone                                    (11)
 
 Where a given force N presses (`nsdyn.Friction`) there is no (6), and r_N = max(0, N) in (8), P_N =
 c_N in (7). A coefficient mu(s) that follows the speed of slip is that at the end of the step in
 (8), and in (7)
 
-    mu = [mu(s_0) + mu(s_1)]/2 where the contact slips at the start, else mu(s_0)             (11)
+    mu = [mu(s_0) + mu(s_1)]/2 where the contact slips at the start, else mu(s_0)             (12)
 
 with s_1 that of vt, so that P_T - c_T = O(h^3) again.
 
@@ -57,7 +65,7 @@ the order of h, so Broyden's method serves. After a step in which a contact open
 stick or to slip, or turned back, accelerations are no longer smooth: the averages start again from
 a = v', rb = r.
 
-Differences from the paper: (9), (10), the new start of the averages, and that R_T has no part in U
+Differences from the paper: (9), (11), the new start of the averages, and that R_T has no part in U
 (it would add h/2 T^T R_T: O(h^3) but for impacts, where q has errors of O(h) anyway).
 
 G. Capobianco, J. Harsch, S. R. Eugster, R. I. Leine: A nonsmooth generalized-alpha method for
@@ -90,6 +98,8 @@ from nsdyn.numerics import cone, small
 from nsdyn.numerics.cone_problem import OPEN, SLIP, STICK
 from nsdyn.numerics.newton import Effort, Newton
 from nsdyn.stepping.mode_change import LawAnswer
+
+SLOWLY = 4.0  # slip, in units of its change in a step, of (10)
 
 Forces = Float[Array, "k d"]
 PerContact = Float[Array, " k"]
@@ -125,8 +135,8 @@ class Settings(NamedTuple):
 
 class Touching(eqx.Module):
     """The contacts of a step: their law, their rates before, whether they slip at its start, the
-    forces r_0 and rb_0, the impulses from which the search starts, and the directions of slip t_0,
-    zero where a contact did not slip."""
+    forces r_0 and rb_0, the impulses from which the search starts, and the turn of the slip, None
+    if the impulse is opposite to the slip at the end."""
 
     law: AbstractShiftedLaw
     approach: Approach
@@ -134,7 +144,7 @@ class Touching(eqx.Module):
     r: Forces
     rb: Forces
     P0: Forces
-    t0: Float[Array, "k t"]
+    turn: "Turn | None"
 
 
 class Pressed(NamedTuple):
@@ -244,17 +254,63 @@ def _touching(
     near = ahead <= model.scale.touch * contacts.sizes_of_gaps(model, point, p)
     rule = shifted_law(law)
     slips = contacts.modes(model, point) == SLIP
-    turns = friction == "mean" and before.shape[1] > 2  # in the plane nothing turns
-    t0 = _unit(before[:, 1:]) if turns else jnp.zeros_like(before[:, 1:])
+    turn = None
+    if friction == "mean" and before.shape[1] > 2:  # in the plane nothing turns
+        turn = _foreseen(model, point, before, memory.a, slips, move.h, p)
     return Touching(
         law=rule,
-        approach=Approach.of(model, point, before, near, rule, True, move.h, p),  # (10)
+        approach=Approach.of(model, point, before, near, rule, True, move.h, p),  # (11)
         slips=slips,
         r=memory.r,
         rb=memory.r + move.h * memory.turn,
         P0=memory.P,
-        t0=jnp.where(slips[:, None], t0, 0.0),
+        turn=turn,
     )
+
+
+class Turn(NamedTuple):
+    """The turn of the slip in a step, (10): t_0 and t_1 as foreseen at the start, zero where Q = 1,
+    and where t_1 is that of vt instead."""
+
+    start: Float[Array, "k t"]
+    end: Float[Array, "k t"]
+    slowly: Bool[Array, "k 1"]
+
+    def apply(self, rates: Forces, *rows: Float[Array, "k d c"]) -> list[Float[Array, "k d c"]]:
+        """Q x of (9) for all these rows; `rates` are those of vt."""
+        end = jnp.where(self.slowly, _unit(rates[:, 1:]), self.end)
+        mean = _unit(self.start + end)
+        total = end + mean
+        size = 1 + jnp.sum(end * mean, axis=1)
+        found = []
+        for x in rows:
+            along = jnp.einsum("kt,ktc->kc", total, x[:, 1:]) / size[:, None]
+            ahead = 2 * jnp.einsum("kt,ktc->kc", end, x[:, 1:])
+            turned = (
+                x[:, 1:] - total[:, :, None] * along[:, None] + mean[:, :, None] * ahead[:, None]
+            )
+            found.append(jnp.concatenate([x[:, :1], turned], axis=1))
+        return found
+
+
+def _foreseen(
+    model: Model,
+    point: Point,
+    psi: Forces,
+    a: Velocity,
+    slips: Bool[Array, " k"],
+    h: Scalar,
+    p: Params,
+) -> Turn:
+    """The turn of the slip in the step; psi and the acceleration a are those at its start."""
+    rates = lambda q, v, t: model.psi(point.replace(q=q, v=v, t=t), p)
+    along = (model.qdot(point, p), a, jnp.ones_like(point.t))
+    change = jax.jvp(rates, (point.q, point.v, point.t), along)[1]
+    slip, change = psi[:, 1:], h * contacts.padded(model, change)[:, 1:]
+    square = lambda x: jnp.sum(x * x, axis=1, keepdims=True)
+    faster = lambda factor: slips[:, None] & (factor**2 * square(change) < square(slip))
+    only = lambda t: jnp.where(faster(1.0), t, 0.0)  # (10)
+    return Turn(only(_unit(slip)), only(_unit(slip + change)), faster(SLOWLY))
 
 
 class Solved(NamedTuple):
@@ -376,36 +432,20 @@ def _velocities(
     rates = contacts.padded(here.model, here.psi(v))
     b = other + touching.approach.shift
     W = rows.W
-    if b.shape[1] > 2:
-        turned = lambda x: _turned(x, _unit(rates[:, 1:]), touching.t0)
-        W = turned(W.reshape(*rows.shape, -1)).reshape(W.shape)
-        b = turned(b[:, :, None])[:, :, 0]
+    if touching.turn is not None:
+        turned = touching.turn.apply(rates, W.reshape(*rows.shape, -1), b[:, :, None])
+        W, b = turned[0].reshape(W.shape), turned[1][:, :, 0]
     return contacts.ContactProblem(W=W, b=b, mu=_mean_friction(here, rates, touching), on=on)
 
 
 def _mean_friction(here: SaddlePoint, rates: Forces, touching: Touching) -> PerContact:
-    """mu of (7): that at the start of the step or, where a contact slips, (11)."""
+    """mu of (7): that at the start of the step or, where a contact slips, (12)."""
     before = touching.approach.mu
     speeds = contacts.speeds(here.model, rates, jnp.full(before.shape, SLIP))
     if speeds is None:
         return before
     mu = contacts.coefficients(here.model, here.p, speeds).mu
     return jnp.where(touching.slips, 0.5 * (before + mu), before)
-
-
-def _turned(
-    x: Float[Array, "k d c"], t1: Float[Array, "k t"], t0: Float[Array, "k t"]
-) -> Float[Array, "k d c"]:
-    """(9): the tangential rows rotated from t1 to the direction of t0 + t1."""
-    turns = jnp.sum(t0 * t1, axis=1) > 0
-    middle = jnp.where(turns[:, None], _unit(t0 + t1), t1)
-    total = t1 + middle
-    size = 1 + jnp.sum(t1 * middle, axis=1)
-    along = jnp.einsum("kt,ktc->kc", total, x[:, 1:]) / size[:, None]
-    ahead = 2 * jnp.einsum("kt,ktc->kc", t1, x[:, 1:])
-    rotated = x[:, 1:] - total[:, :, None] * along[:, None] + middle[:, :, None] * ahead[:, None]
-    kept = jnp.where(turns[:, None, None], rotated, x[:, 1:])
-    return jnp.concatenate([x[:, :1], kept], axis=1)
 
 
 def _pressed(

@@ -5,7 +5,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from mechanisms import block, carts, disc
+from hypothesis import given
+from hypothesis import strategies as st
+from mechanisms import block, carts, disc, rolled_out
 
 import nsdyn
 from nsdyn.integrators import NSGA, MoreauJean
@@ -77,6 +79,69 @@ def test_orders_where_the_slip_turns():
     assert np.log2(mean[0] / mean[1]) == pytest.approx(2.0, abs=0.05)
     assert np.log2(end[0] / end[1]) == pytest.approx(0.95, abs=0.1)
     assert end[0][0] > 50 * mean[0][0]
+
+
+# A ball of mass 1 on the floor: x, y, z and turns about these axes; friction acts against its spin,
+# too, so that the slip turns while it slows down.
+
+INERTIA = np.array([1.0, 1.0, 1.0, 0.004, 0.004, 0.004])
+RADIUS, SPIN = 0.1, 0.02
+
+
+def ball_mass(q, p):
+    return jnp.diag(jnp.asarray(INERTIA))
+
+
+def given_force(q, v, t, p):
+    return p["F"]
+
+
+def height(q, t, p):
+    return q[2]
+
+
+def ball_slip(q, v, t, p):
+    return jnp.stack([v[0] - RADIUS * v[4], v[1] + RADIUS * v[3], SPIN * v[5]])
+
+
+def given_friction(p):
+    return p["mu"]
+
+
+BALL = nsdyn.Problem(
+    "ball",
+    nsdyn.System(mass=ball_mass, force=given_force),
+    nsdyn.Contacts(height, ball_slip, mu=given_friction),
+    q0=np.zeros(6),
+    v0=np.zeros(6),
+    t_end=0.04,
+    params={"F": np.zeros(6), "mu": 0.3},
+)
+numbers = lambda low, high: st.floats(low, high, allow_subnormal=False)
+fives = st.tuples(*[numbers(-1, 1)] * 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("friction", ["mean", "end"])
+@given(fives, fives, numbers(-2.5, 0.5), numbers(-1, 1), numbers(1, 30), numbers(0.05, 1.5))
+def test_friction_takes_energy_while_it_slips(friction, v, F, fast, strong, N, mu):
+    """M (v_1 - v_0) = h F + H^T P, so P_T follows from the velocities; its work in a step is P_T .
+    (psi_T0 + psi_T1)/2. Every run ends, however the slip stops, turns or begins."""
+    h = 5e-3
+    v0 = 10**fast * np.insert(np.array(v) * [1, 1, 10, 10, 50], 2, 0.0)
+    F = np.insert(10**strong * np.array(F) * [5, 5, 0.5, 0.5, 0.05], 2, -N)
+    found = rolled_out(BALL, NSGA(friction=friction), {"F": F, "mu": mu}, step=h, v0=v0)
+    assert found.status == 0
+    velocity = np.asarray(found.v)
+    impulse = INERTIA * np.diff(velocity, axis=0) - h * F
+    P = impulse[:, [0, 1, 5]] / [1, 1, SPIN]
+    slip = np.array([ball_slip(None, x, 0.0, None) for x in velocity])
+    before, after = slip[:-1], slip[1:]
+    mode = np.asarray(found.mode)[:, 0]
+    slides = (mode[:-1] == SLIP) & (mode[1:] == SLIP) & (np.sum(before * after, axis=1) > 0)
+    work = np.sum(P * (before + after) / 2, axis=1)
+    size = np.linalg.norm(P, axis=1) * np.linalg.norm(before + after, axis=1)
+    assert np.all(work[slides] <= 1e-9 * size[slides])
 
 
 @pytest.mark.slow
