@@ -9,15 +9,11 @@ which is taken as its error.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nsdyn.errors import ProblemError
-
-if TYPE_CHECKING:
-    from nsdyn.laws.base import AbstractLaw
-    from nsdyn.problem import Problem
 
 EPS = float(np.finfo(float).eps)
 AT_START = 1e-9  # how near a closed form comes to the start of its problem, relative to its size
@@ -97,7 +93,7 @@ class ClosedForm(NamedTuple):
     motion: Callable
     source: str
 
-    def at(self, t: np.ndarray, problem: "Problem", law: "AbstractLaw") -> ExactMotion | None:
+    def at(self, t: np.ndarray, problem: Any, law: Any) -> ExactMotion | None:
         """The motion at these times; None if it is not known for this problem and law."""
         times = np.asarray(t, float)
         start = self._state(np.array([problem.t0]), problem, law)
@@ -109,7 +105,7 @@ class ClosedForm(NamedTuple):
         gaps = (_rounding(x, y) for x, y in zip(here, later or here, strict=True))
         return ExactMotion(*here, *gaps)
 
-    def _state(self, t: np.ndarray, problem: "Problem", law: "AbstractLaw") -> tuple | None:
+    def _state(self, t: np.ndarray, problem: Any, law: Any) -> tuple | None:
         found = self.motion(t, problem, law)
         if found is None:
             return None
@@ -122,7 +118,7 @@ class ClosedForm(NamedTuple):
             )
         return q, v
 
-    def _check_start(self, start: tuple, problem: "Problem") -> None:
+    def _check_start(self, start: tuple, problem: Any) -> None:
         for name, found, wanted in zip("qv", start, (problem.q0, problem.v0), strict=True):
             if np.max(np.abs(found[0] - wanted)) > AT_START * (1 + np.max(np.abs(wanted))):
                 raise ProblemError(

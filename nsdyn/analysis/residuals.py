@@ -52,7 +52,8 @@ def batch_residuals(problem: Problem, batch: Solution) -> Residuals:
         some = np.minimum(np.arange(first, first + PIECE), len(lam) - 1)
         here = jax.tree.map(lambda x, some=some: jnp.asarray(x[some]), (points, lam))
         found.append([np.asarray(x) for x in _levels(model, problem.params, *here)])
-    fold = lambda x: np.concatenate(x)[: len(lam)].reshape(len(runs), -1, lam.shape[1])
+    shape = len(runs), len(lam) // len(runs), lam.shape[1]  # without constraints there are no rows
+    fold = lambda x: np.concatenate(x)[: len(lam)].reshape(shape)
     return Residuals(*map(fold, zip(*found, strict=True)))
 
 
