@@ -13,6 +13,11 @@ An impact is an event: a contact that presses in the step, P_N > 0, and approach
 faster than a body that rests or rolls does by round-off and by the forces of a step. Its record is
 the jump from the free velocity of the step to that at its end. The law has created energy if it has
 with respect to both the rates of the free velocity and psi-, (3) of `nsdyn.laws.impact`.
+
+Reactions turn forces into any direction. Whatever they do, in a step from rest no gap changes by
+more than about
+
+    h^2 |gap_q|_(M^-1) |q''|_M,   of which an upper bound is used                              (3)
 """
 
 import equinox as eqx
@@ -55,6 +60,7 @@ class Approach(eqx.Module):
 
     rates: psi-. mu: the coefficients of friction. shift: s(psi-).
     slow: the speeds of (1). speed: V of (2).
+    reach: how far contacts that touch elsewhere may make forces move this one in a step, (3).
     """
 
     rates: Float[Array, "k d"]
@@ -62,6 +68,7 @@ class Approach(eqx.Module):
     shift: Float[Array, "k d"]
     slow: Float[Array, " k"]
     speed: Scalar
+    reach: Float[Array, " k"]
 
     @staticmethod
     def of(
@@ -80,14 +87,19 @@ class Approach(eqx.Module):
         the slopes of the gaps, if they are known."""
         mode = contacts.modes(model, point)
         own = contacts.coefficients(model, p, contacts.speeds(model, rates, mode))
-        slow = _hop_speeds(model, point, h, p, slope)
+        slow, reach = _hops(model, point, h, p, slope)
         closes = near & (mode == OPEN) & (rates[:, 0] < -slow)
         shift = law.shift(rates, own.E, near & jnp.any(closes))
         if ends_hops:
             short = jnp.abs(shift[:, 0]) < slow
             shift = shift.at[:, 0].set(jnp.where(short, 0.0, shift[:, 0]))  # (1)
         speed = jnp.sqrt(2 * model.system.kinetic(point.q, point.v, p))
-        return Approach(rates=rates, mu=own.mu, shift=shift, slow=slow, speed=speed)
+        return Approach(rates=rates, mu=own.mu, shift=shift, slow=slow, speed=speed, reach=reach)
+
+    def with_landing(self, lands: Bool[Array, " k"], shift: Float[Array, " k"]) -> "Approach":
+        """The same with these shifts of the normal rates of contacts that land."""
+        normal = jnp.where(lands, shift, self.shift[:, 0])
+        return eqx.tree_at(lambda x: x.shift, self, self.shift.at[:, 0].set(normal))
 
     def strikes(self, rows: contacts.ContactRows, P: Float[Array, "k d"]) -> Bool[Array, " k"]:
         """Which contacts have an impact, (2)."""
@@ -96,15 +108,19 @@ class Approach(eqx.Module):
         return fast & (P[:, 0] > 0)
 
 
-def _hop_speeds(
+def _hops(
     model: Model, point: Point, h: Number, p: Params, slope: Float[Array, "k nq"] | None
-) -> Float[Array, " k"]:
-    """h/2 |gap_q| |q''|."""
+) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
+    """h/2 |gap_q| |q''|, and (3)."""
     slope = contacts.gap_slopes(model, point, p) if slope is None else slope
-    slope = jax.lax.stop_gradient(slope)
+    slope = jnp.abs(jax.lax.stop_gradient(slope))
     system = model.system
-    push = system.rate(point.q, system.solver(point.q, p)(model.force(point, p)), p)
-    return 0.5 * h * (jnp.abs(slope) @ jnp.abs(push))
+    f = model.force(point, p)
+    a = system.solver(point.q, p)(f)
+    scale = model.scale
+    widths = scale.q / jnp.where(scale.length > 0, scale.length, 1.0)  # of the ball |q|_M <= 1
+    size = jnp.sqrt(jax.lax.stop_gradient(jnp.vdot(f, a)))
+    return 0.5 * h * (slope @ jnp.abs(system.rate(point.q, a, p))), h * h * size * (slope @ widths)
 
 
 class ContactStep(eqx.Module):

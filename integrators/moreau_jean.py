@@ -33,13 +33,24 @@ in the next step: pushing a body that bounces would give it energy. A body then 
 gaps of 0, not within an overlap that holds it, so with projection s_N counts as 0 where a hop would
 be shorter than a step,
 
-    |s_N| < h/2 |gap_q| |q''|,   q'' from the forces alone                                       (9)
+    |s_N| < h/2 |gap_q| |q''| = c,   q'' from the forces alone                                   (9)
+
+A contact that (5) leaves out although forces, or the reactions of others, close it within the step
+would overlap, and the push out of it would open others: many bodies would never come to rest. So
+with projection slow contacts within the reach d of these forces, (3) of
+`nsdyn.integrators._contact_steps`, take part, too; they may close, but not overlap:
+
+    gap_0 + s h psi_N,0 <= d  and  psi_N,0 >= -c:
+    u_N = psi_N + [gap_0 + (1 - theta) h psi_N,0]/(theta h),  so  u_N = 0  is  gap_1 = 0        (10)
+
+up to the change of the gradient in the step. This takes energy: for theta = 1/2 the mean of psi_N
+over the step is -gap_0/h.
 
 s is the shift of the impact law (`nsdyn.laws.impact`); Newton's is E psi.
 
 Where a given force N presses (`nsdyn.Friction`) the normal impulse is
 
-    P_N = h [theta N_1 + (1 - theta) N_0]                                                       (10)
+    P_N = h [theta N_1 + (1 - theta) N_0]                                                       (11)
 
 and a coefficient of friction that follows the speed of slip is that at the start of the step. A
 body at rest has gaps of 0 up to round-off, or up to the tolerance of the projection: without
@@ -213,19 +224,26 @@ class MoreauJean(AbstractTimeStepping):
     ) -> "Touching":
         """The contacts of the step."""
         before = contacts.padded(model, model.psi(point, p))
-        ahead = contacts.gaps(model, point, p) + self.forecast * h * before[:, 0]
+        gaps = contacts.gaps(model, point, p)
+        ahead = gaps + self.forecast * h * before[:, 0]
         slope = contacts.gap_slopes(model, point, p)
         size = contacts.sizes_of_gaps(model, point, p, slope)
         closed = (model.scale.touch if self.projection else ROUND_OFF) * size
         on = ahead <= closed  # (5)
         rule = shifted_law(law)
         known = (rule, self.projection, h, p, slope)
+        approach = Approach.of(model, point, before, on, *known)  # (9)
+        if self.projection:
+            lands = ~on & (ahead <= approach.reach) & (before[:, 0] >= -approach.slow)
+            room = gaps + (1 - self.theta) * h * before[:, 0]
+            approach = approach.with_landing(lands, room / (self.theta * h))  # (10)
+            on = on | lands
         early = self.contact_rows == "start"
         return Touching(
             on=on,
             closed=closed,
             law=rule,
-            approach=Approach.of(model, point, before, on, *known),  # (9)
+            approach=approach,
             normal=contacts.normal_forces(model, point, p),
             H=contacts.padded(model, model.jacobian(point, p)) if early else None,
         )
@@ -316,7 +334,7 @@ def _solved(
     if touching is not None:
         assert before is not None
         forces = contacts.normal_forces(model, end, p)
-        pressing = h * (theta * forces + (1 - theta) * touching.normal)  # (10)
+        pressing = h * (theta * forces + (1 - theta) * touching.normal)  # (11)
         solve = functools.partial(find, old=before.press)
         jump, contact, press = _pressed(here, jump, point, touching, pressing, solve)
         found = None if found is None else found._replace(jump=jump)

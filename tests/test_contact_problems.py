@@ -1,6 +1,7 @@
 """Problems with contacts against closed forms: impacts, jamming, leaving a surface, and bodies that
 must stay where they are."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -274,8 +275,8 @@ def test_a_table_stands_and_slides():
             20,
             0.01,
             marks=pytest.mark.xfail(
-                reason="its layers hold, but at 0.6 s spheres still move by 8 mm/s and overlap by "
-                "8e-6 m; why is not known"
+                reason="its layers hold, but single spheres of the lowest layer may still roll at "
+                "0.6 s, until they meet the rim"
             ),
         ),
     ],
@@ -301,17 +302,28 @@ def found_gaps(problem, q):
     return problem.constraint[0].gap(q, 0.0, problem.params)
 
 
+def gaps_and_rates(problem, found):
+    """Of all contacts in all rows."""
+
+    def both(q, v):
+        along = problem.system.rate(q, v, problem.params)
+        return jax.jvp(lambda q: found_gaps(problem, q), (q,), (along,))
+
+    return map(np.asarray, jax.jit(jax.vmap(both))(found.q, found.v))
+
+
 @pytest.mark.slow
 def test_a_box_comes_to_rest_in_a_corner():
-    """It strikes both walls, never gains energy, and stands still near them. Where it bounces it
-    may overlap for a step, by less than it moves in one; at rest it does not."""
+    """It strikes both walls, never gains energy, and stands still near them. A corner that
+    approaches a wall overlaps by at most what it moves in half a step, the forecast; one that
+    bounces by what it leaves in the next step. At rest there is no overlap."""
     box = problems.box_in_corner()
     found = nsdyn.simulate(box, MoreauJean(), step=1e-3, t_end=0.6)
     assert found.ok
     assert np.all(np.any(found.mode.reshape(-1, 3, 4) != OPEN, axis=(0, 2)))
     assert np.max(np.diff(found.energy)) < 1e-12
-    gaps = np.stack([np.asarray(found_gaps(box, q)) for q in found.q[::10]])
-    assert np.min(gaps) > -1e-3 * 2.5
+    gaps, rates = gaps_and_rates(box, found)
+    assert np.all(gaps > -1e-3 * np.where(rates < 0, -rates / 2, rates) - 1e-8)
     assert np.min(gaps[-1]) > -1e-8
     later = found.t >= 0.4
     assert np.max(np.abs(found.q[later] - found.q[-1])) < 1e-9
