@@ -163,7 +163,6 @@ class _Reader:
         made = {name: self._problem(name) for name in self._table("problems")}
         steps, phases, samples = self._steps()
         kinds, finer = self._finer()
-        chosen = lambda kind, k: {n: x[k] if kind in kinds else None for n, x in made.items()}
         own = {name: parts[0] for name, parts in made.items()}
         return Plan(
             title=self._typed(("title",), str, "a text", self.name),
@@ -175,8 +174,8 @@ class _Reader:
             samples=samples,
             of_span=self._of_span(own, steps[0]),
             finer=finer,
-            stored=chosen("stored", 1),
-            closed_forms=chosen("closed_form", 2),
+            stored={n: x[1] for n, x in made.items() if "stored" in kinds},
+            closed_forms={n: x[2] for n, x in made.items() if "closed_form" in kinds},
             patience=self._patience(),
             since=self._since(),
             metrics=self._metrics(),
