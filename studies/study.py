@@ -151,8 +151,8 @@ def _work(known: Contents, folder: Path, again: Again) -> Work:
 def _selection(chosen: Plan, only: Iterable[str]) -> Callable[[Pair], bool]:
     """Whether all these patterns match a pair. A pattern that matches nothing is an error."""
     rules = [text.partition("=") for text in only]
-    tables = map(list, (chosen.problems, chosen.integrators, chosen.laws))
-    names: dict[str, list[str]] = dict(zip(WORDS, tables, strict=True))
+    tables: tuple[Iterable[str], ...] = (chosen.problems, chosen.integrators, chosen.laws)
+    names = dict(zip(WORDS, tables, strict=True))
     for word, equals, pattern in rules:
         if not equals or word not in WORDS:
             found = f"{word}{equals}{pattern}"

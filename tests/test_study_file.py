@@ -75,6 +75,9 @@ def programs():
 def finished(tmp_path_factory):
     """The study, its folder, and how many programs it compiled."""
     folder = tmp_path_factory.mktemp("study")
+    backend._work.clear()  # other tests of this process may have made the same programs
+    for program in backend.GROUP.programs:
+        program._made.clear()
     before = programs()
     result = study.run(study_file.parse(STUDY), folder)
     return result, folder, programs() - before

@@ -164,8 +164,6 @@ class _Reader:
         steps, phases, samples = self._steps()
         kinds, finer = self._finer()
         own = {name: parts[0] for name, parts in made.items()}
-        stored = {name: parts[1] if "stored" in kinds else None for name, parts in made.items()}
-        forms = {name: parts[2] if "closed_form" in kinds else None for name, parts in made.items()}
         return Plan(
             title=self._typed(("title",), str, "a text", self.name),
             problems=own,
@@ -176,8 +174,8 @@ class _Reader:
             samples=samples,
             of_span=self._of_span(own, steps[0]),
             finer=finer,
-            stored=stored,
-            closed_forms=forms,
+            stored={n: x[1] for n, x in made.items() if "stored" in kinds},
+            closed_forms={n: x[2] for n, x in made.items() if "closed_form" in kinds},
             patience=self._patience(),
             since=self._since(),
             metrics=self._metrics(),

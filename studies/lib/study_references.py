@@ -46,19 +46,30 @@ def made(plan: Plan, pair: Pair, finer: Dataset | None, why: str) -> tuple[Datas
         return None, Origin("", np.nan, np.nan, text)
     exact = _exact(plan, pair, finer)
     if exact is None:
-        errors = float(finer.uncertain_q), float(finer.uncertain_v)
-        return finer, Origin(FINER_RUN, *errors, _finer_text(plan, pair, finer))
+        known = float(finer.uncertain_q), float(finer.uncertain_v)
+        return finer, Origin(FINER_RUN, *known, _finer_text(plan, pair, finer))
     rows = ~_at_events(finer)
-    far = [_far(finer[name].values, getattr(exact, name), rows) for name in "qv"]
-    largest = lambda x: float(np.max(x[rows], initial=0.0))
-    errors = largest(exact.error_q), largest(exact.error_v)
-    form = plan.closed_forms[pair.problem]
-    text = (
-        f"closed form, {form.source if form else ''}; round-off changes q by {errors[0]:.1e}, v by "
-        f"{errors[1]:.1e}. Multipliers and events: {_finer_text(plan, pair, finer)}. It is within "
-        f"{far[0]:.1e} of the closed form in q, {far[1]:.1e} in v"
-    )
+    text = _closed_text(plan, pair, finer, exact, rows)
+    errors = _most(exact.error_q[rows]), _most(exact.error_v[rows])
     return _replaced(finer, exact, rows), Origin(CLOSED_FORM, *errors, text)
+
+
+def _closed_text(
+    plan: Plan, pair: Pair, finer: Dataset, exact: ExactMotion, rows: np.ndarray
+) -> str:
+    form = plan.closed_forms[pair.problem]
+    assert form is not None
+    far = [_most(np.abs(finer[name].values - getattr(exact, name))[rows]) for name in "qv"]
+    return (
+        f"closed form, {form.source}; round-off changes q by {_most(exact.error_q[rows]):.1e}, v by "
+        f"{_most(exact.error_v[rows]):.1e}. Multipliers and events: "
+        f"{_finer_text(plan, pair, finer)}. It is within {far[0]:.1e} of the closed form in q, "
+        f"{far[1]:.1e} in v"
+    )
+
+
+def _most(values: np.ndarray) -> float:
+    return float(np.max(values, initial=0.0))
 
 
 def _exact(plan: Plan, pair: Pair, finer: Dataset) -> ExactMotion | None:
@@ -74,10 +85,6 @@ def _at_events(finer: Dataset) -> np.ndarray:
     events = finer.event_t.values if "event_t" in finer else np.zeros(0)
     near = np.abs(t[:, None] - events) <= AT_EVENT * (t[-1] - t[0])
     return near.any(axis=1)
-
-
-def _far(found: np.ndarray, exact: np.ndarray, rows: np.ndarray) -> float:
-    return float(np.max(np.abs(found - exact)[rows], initial=0.0))
 
 
 def _replaced(finer: Dataset, exact: ExactMotion, rows: np.ndarray) -> Dataset:
