@@ -157,13 +157,16 @@ def solve_product(
     before: Answer,
     wanted: Bool[Array, ""],
 ) -> Answer:
-    """The same for W = H B + diag(D), from the impulses of an answer `before`. If it is not
-    `wanted`, since there is nothing to solve, it costs nothing: there are no impulses."""
+    """The same for W = H B + diag(D), from the impulses of an answer `before` and, if that fails,
+    from none. If it is not `wanted`, since there is nothing to solve, it costs nothing: there are
+    no impulses."""
     args = lax.stop_gradient((H, B, D, b, mu, before.P))
     H_, B_, D_, b_, mu_, P0 = args
 
     def find(_: Any, answer: Answer) -> Answer:
-        return _solution(False, product(H_, B_, D_), b_, mu_, on, P0)
+        # Also from nothing: a step that has to be repeated with all methods costs a hundred others.
+        starts = jnp.stack([P0, jnp.zeros_like(P0)])
+        return _solution(False, product(H_, B_, D_), b_, mu_, on, starts)
 
     # A loop, not a branch, which the native backend takes for code that runs seldom.
     found = lax.fori_loop(0, wanted.astype(int), find, Answer.none(jnp.zeros_like(b_)))
