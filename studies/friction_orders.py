@@ -20,7 +20,7 @@ G. Capobianco, J. Harsch, S. R. Eugster, R. I. Leine: A nonsmooth generalized-al
 mechanical systems with frictional contact. Int. J. Numer. Methods Eng. 122 (2021) 6497-6526.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,7 +39,8 @@ from nsdyn.studies.lib import archive, sliding_top, style
 from nsdyn.studies.lib.schemes import table, write
 
 COUNTS = (100, 200, 400, 800)  # steps of a run
-PROBLEMS = {"bowl": friction_bowl, "top": tippe_top}  # not by name: keys of data cover their code
+# Not by name, so that keys of data cover their code.
+PROBLEMS: dict[str, Callable[..., nsdyn.Problem]] = {"bowl": friction_bowl, "top": tippe_top}
 ENDS = {"bowl": 0.8, "top": 0.2}  # s
 MEASURES = {
     "angle": ("bowl", "angle [rad]"),

@@ -88,7 +88,7 @@ def _data(folder: str | Path) -> Path:
     return Path(folder) / "data"
 
 
-def breaks_loose(events: nsdyn.Event) -> np.ndarray:
+def breaks_loose(events: nsdyn.Events) -> np.ndarray:
     """The numbers of the events in which the lower edge, that held the toy, begins to slip."""
     before, after = (np.asarray(x)[:, LOWER] for x in (events.mode_before, events.mode_after))
     return np.flatnonzero((before == STICK) & (after == SLIP))
@@ -98,7 +98,7 @@ def multiplier(start: nsdyn.Event, step: float) -> float:
     """m of (1), from an event in which the lower edge jams."""
     toy = woodpecker(t_end=TWO)
 
-    def rates(rate: Any) -> tuple[Any, nsdyn.Event]:
+    def rates(rate: Any) -> tuple[Any, nsdyn.Events]:
         v0 = jnp.asarray(start.v_after).at[BIRD].set(rate)
         found = nsdyn.rollout(toy, SCHEME, step=step, q0=start.q, v0=v0, max_events=32)
         return found.events.v_after[:, BIRD], found.events
@@ -237,4 +237,4 @@ def _approach(ax: Axes, rate: np.ndarray, m: float) -> None:
         f"slope of $|m|^k$,\n$m = {m:.3f}$", (0.97, 0.95), xycoords="axes fraction", ha="right",
         va="top", fontsize=style.points(8), color=style.ORANGE,
     )  # fmt: skip
-    ax.set(xlabel="cycle $k$", ylabel=r"$|w_k - w^*\!|$ [rad/s]")
+    ax.set(xlabel="cycle $k$", ylabel="$|w_k - w^*|$ [rad/s]")
