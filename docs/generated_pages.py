@@ -82,6 +82,7 @@ PAPERS = {
     "switching_track": "I. Patil and O. Brüls: which scheme rings and which drifts at a corner.",
     "pothole": "I. Patil and O. Brüls: the wheel over a pothole; impulses of the laws.",
     "walking": "McGeer, Goswami et al., Garcia et al.: gaits and their multipliers.",
+    "woodpecker": "R. I. Leine, Ch. Glocker and D. H. van Campen: the period of the limit cycle.",
 }
 MISSING = "Nothing is archived in `figures/`: run `make figures`, then build this page again."
 

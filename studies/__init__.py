@@ -24,6 +24,7 @@ STUDIES = (
     "switching_track",
     "two_links",
     "walking",
+    "woodpecker",
 )
 
 

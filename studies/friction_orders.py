@@ -20,7 +20,7 @@ G. Capobianco, J. Harsch, S. R. Eugster, R. I. Leine: A nonsmooth generalized-al
 mechanical systems with frictional contact. Int. J. Numer. Methods Eng. 122 (2021) 6497-6526.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,11 +32,15 @@ from scipy.integrate import solve_ivp
 from xarray import Dataset
 
 import nsdyn
-from nsdyn import integrators, problems
+from nsdyn import integrators
+from nsdyn.problems.friction_bowl import friction_bowl
+from nsdyn.problems.tippe_top import tippe_top
 from nsdyn.studies.lib import archive, sliding_top, style
 from nsdyn.studies.lib.schemes import table, write
 
 COUNTS = (100, 200, 400, 800)  # steps of a run
+# Not by name, so that keys of data cover their code.
+PROBLEMS: dict[str, Callable[..., nsdyn.Problem]] = {"bowl": friction_bowl, "top": tippe_top}
 ENDS = {"bowl": 0.8, "top": 0.2}  # s
 MEASURES = {
     "angle": ("bowl", "angle [rad]"),
@@ -108,7 +112,7 @@ def bowl_exact() -> tuple[float, float, float]:
 @cache
 def top_exact() -> tuple[np.ndarray, np.ndarray]:
     """Configuration and velocity."""
-    top = problems.get("tippe_top")
+    top = tippe_top()
     return sliding_top.state(top.q0, top.v0, ENDS["top"])
 
 
@@ -149,13 +153,13 @@ def _variables(counts: Sequence[int]) -> dict[str, tuple]:
 
 
 def _run(name: str, scheme: Scheme, count: int) -> nsdyn.Solution:
-    problem = problems.get(name, t_end=ENDS["bowl" if name == "friction_bowl" else "top"])
+    problem = PROBLEMS[name](t_end=ENDS[name])
     step = problem.t_end / count
     return nsdyn.simulate(problem, scheme.integrator, step=step, check=False)
 
 
 def _bowl(scheme: Scheme, count: int) -> dict[str, float]:
-    found = _run("friction_bowl", scheme, count)
+    found = _run("bowl", scheme, count)
     (x, y), v = found.q[-1], found.v[-1]
     values = np.arctan2(x, -y), x * v[1] - y * v[0], -found.lam[-1, 0]
     names = ("angle", "rate", "force")
@@ -164,7 +168,7 @@ def _bowl(scheme: Scheme, count: int) -> dict[str, float]:
 
 
 def _top(scheme: Scheme, count: int) -> dict[str, float]:
-    found = _run("tippe_top", scheme, count)
+    found = _run("top", scheme, count)
     q, v = top_exact()
     return {
         "tilt": abs(tilt(found.q[-1]) - tilt(q)),

@@ -13,7 +13,7 @@ import nsdyn
 from nsdyn import laws, testing
 from nsdyn.integrators import NSGA, MoreauJean
 from nsdyn.laws import Fremond, GeneralizedNewton, Impact, Newton, Poisson, Sequential
-from nsdyn.studies import impact_laws
+from nsdyn.studies import impact_laws, woodpecker
 from nsdyn.studies.lib import archive
 
 ROUND_OFF = 1e-13
@@ -398,6 +398,40 @@ def test_the_study_of_impact_laws(tmp_path):
     close(data.chosen[fremond], [0.0, 0.0])
     files = {file.name for file in impact_laws.draw(tmp_path)}
     assert files == {"figure_1.pdf", "figure_1.png", "captions.txt", "table.txt"}
+
+
+def yield_angle(p):
+    """The angle of the bird at which the lower edge of the resting sleeve of the woodpecker yields:
+    T = mu N, with M_33 a = -c x - m_S g l_G, x = phi_S - phi_M, and the rows of the sleeve."""
+    m, l, c, g = p["m_S"], p["l_G"], p["c"], p["g"]
+    # What depends on x, and what does not: the acceleration a of the bird, friction T, pressure N.
+    bend, weight = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    a = -(c * bend + m * g * l * weight) / (p["J_S"] + m * l**2)
+    T = (p["m_M"] + m) * g * weight + m * l * a
+    N = (m * p["l_M"] * (l * a + g * weight) - c * bend - p["r_M"] * T) / p["h_M"]
+    slope, rest = T - p["mu"] * N
+    return -(p["r_M"] - p["r_O"]) / p["h_M"] - rest / slope
+
+
+@pytest.mark.slow
+def test_the_study_of_the_woodpecker(tmp_path):
+    """The cycle has the published period, and the motion comes nearer to it as the multiplier
+    says. It begins where friction yields, and ends as it began, but lower."""
+    woodpecker.compute(tmp_path, t_end=6.0)
+    data, _ = archive.read(tmp_path / "data", "cycle")
+    assert float(data.period) == pytest.approx(0.146, abs=1e-4)
+    m = float(data.multiplier)
+    assert m == pytest.approx(-0.839, abs=5e-4)
+    steps = np.diff(data.rate.values)[-10:]
+    np.testing.assert_allclose(steps[1:] / steps[:-1], m, atol=5e-4)
+    first, last = data.q_event.values[[0, -1]]
+    sleeve, bird = first[1:]
+    assert bird == pytest.approx(float(yield_angle(woodpecker.woodpecker().params)), abs=1e-9)
+    np.testing.assert_allclose(last[1:], [sleeve, bird], rtol=0, atol=1e-9)
+    assert float(data.falls) == first[0] - last[0] > 0
+    assert np.sum(data.strikes.values) == 1
+    files = {file.name for file in woodpecker.draw(tmp_path)}
+    assert files == {"figure_1.pdf", "figure_1.png", "captions.txt"}
 
 
 def two_masses(q, p):

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -109,15 +110,35 @@ def test_verifying_computes_a_sample_again(tmp_path, monkeypatch):
     assert verdicts[0].text == "identical" and "1.7e-01" in verdicts[2].text
 
 
-def test_an_edited_integrator_concerns_what_uses_it(tmp_path, monkeypatch):
-    def keys(*names):
-        found = {}
-        for name in names:
-            with archive.verifying([]) as visited:
-                studies.get(name).compute(tmp_path / name)
-            found |= {f"{name} {data}": key for data, key in visited.keys.items()}
-        return found
+def keys_of(folder, *names):
+    """The keys of all data of these studies, which are not computed."""
+    found = {}
+    for name in names:
+        with archive.verifying([]) as visited:
+            studies.get(name).compute(folder / name)
+        found |= {f"{name} {data}": key for data, key in visited.keys.items()}
+    return found
 
+
+@pytest.mark.parametrize(
+    ("study", "problem"),
+    [
+        ("friction_orders", "friction_bowl"),
+        ("friction_orders", "tippe_top"),
+        ("woodpecker", "woodpecker"),
+    ],
+)
+def test_an_edited_problem_concerns_the_study_that_runs_it(study, problem, tmp_path, monkeypatch):
+    before = keys_of(tmp_path, study)
+    assert keys_of(tmp_path, study) == before
+    edited = lambda: None
+    monkeypatch.setattr(problems.function(problem), "__code__", edited.__code__)
+    after = keys_of(tmp_path, study)
+    assert after.keys() == before.keys() and not set(after.values()) & set(before.values())
+
+
+def test_an_edited_integrator_concerns_what_uses_it(tmp_path, monkeypatch):
+    keys = partial(keys_of, tmp_path)
     names = ("convergence", "joint_locking", "pothole", "switching_track", "walking")
     before = keys(*names)
     again = keys("joint_locking", "pothole")
