@@ -13,7 +13,8 @@ whose lines make an angle alpha with the vertical and pass through it, need
 
     mu >= tan(alpha/2),   sin(alpha) = 1/sqrt(3) in this pyramid: mu >= 0.318                    (1)
 
-Four spheres stay without a rim. Twenty keep their layers behind the rim, but do not come to rest.
+Four spheres stay without a rim. Twenty keep their layers behind the rim; that they come to rest has
+not been shown.
 
 All numbers are assumed.
 """
