@@ -176,62 +176,82 @@ def _check_pair(problem: Problem, integrator: Any, law: Any) -> AbstractIntegrat
         raise ProblemError(
             f"law: expected an impulse law such as PostSwitchGradient(), found {law!r}"
         )
-    _check_contacts(problem, driven, integrator)
-    _check_impact_law(problem, law)
-    reason = driven.incompatibility(law, problem.constraint)
+    reason = refusal(problem, integrator, law)
     if reason is not None:
-        pair = f"{type(integrator).__name__} and {type(law).__name__}"
-        raise ProblemError(
-            f"integrator and law: {pair} do not go together: {reason}. EventDriven(...) takes "
-            "every law"
-        )
-    _check_rank(problem, law)
+        raise ProblemError(reason)
     return driven
 
 
-def _check_contacts(problem: Problem, driven: AbstractIntegrator, given: Any) -> None:
+def refusal(problem: Problem, integrator: IntegratorLike, law: AbstractLaw) -> str | None:
+    """Why a problem, an integrator that runs by itself and a law do not go together; None if they
+    do. Nothing is compiled."""
+    driven = as_integrator(integrator)
+    assert driven is not None, "the integrator was checked"
+    return (
+        _contacts_refused(problem, driven, integrator)
+        or _impact_law_refused(problem, law)
+        or _pair_refused(problem, driven, integrator, law)
+        or _rank_refused(problem, law)
+    )
+
+
+def _contacts_refused(problem: Problem, driven: AbstractIntegrator, given: Any) -> str | None:
     parts = problem.constraint
     if not any(part.unilateral for part in parts):
-        return
+        return None
     if not driven.resolves_contacts:
-        raise ProblemError(
+        return (
             f"integrator: {given!r} does not resolve Contacts, whose forces depend on each other. "
             "Use NSGA(), MoreauJean(), EventDriven(RK4()) or EventDriven(DormandPrince()), or "
             "Contact (without friction) in place of Contacts"
         )
     if any(part.mode_depends_on_impact for part in parts):
-        raise ProblemError(
+        return (
             "Problem(constraint=...): expected Contact or Contacts, found both; their impacts "
             "would not know of each other. Put all gaps into Contacts"
         )
+    return None
 
 
-def _check_impact_law(problem: Problem, law: AbstractLaw) -> None:
-    """Refuse an impact law that the contacts of the problem cannot obey."""
+def _impact_law_refused(problem: Problem, law: AbstractLaw) -> str | None:
+    """For an impact law that the contacts of the problem cannot obey."""
     if not isinstance(law, AbstractImpactLaw):
-        return
+        return None
     name = type(law).__name__
     parts = problem.constraint
     if any(part.mode_depends_on_impact for part in parts):
-        raise ProblemError(
+        return (
             f"law: {name} is a law for Contacts, and would leave Contact to "
             f"{type(law.bilateral).__name__}. Use Contacts, or Restitution(e) with Contact"
         )
-    if any(part.unilateral for part in parts):
-        objection = law.objection(contact_rows.size(_model(problem))[0])
-        if objection is not None:
-            raise ProblemError(f"law: {name} does not fit {problem.name}: {objection}")
+    if not any(part.unilateral for part in parts):
+        return None
+    objection = law.objection(contact_rows.size(_model(problem))[0])
+    return None if objection is None else f"law: {name} does not fit {problem.name}: {objection}"
 
 
-def _check_rank(problem: Problem, law: AbstractLaw) -> None:
-    """Refuse a law that would have no answer to any mode change, before anything is compiled."""
+def _pair_refused(
+    problem: Problem, driven: AbstractIntegrator, given: Any, law: AbstractLaw
+) -> str | None:
+    reason = driven.incompatibility(law, problem.constraint)
+    if reason is None:
+        return None
+    pair = f"{type(given).__name__} and {type(law).__name__}"
+    return (
+        f"integrator and law: {pair} do not go together: {reason}. EventDriven(...) takes every law"
+    )
+
+
+def _rank_refused(problem: Problem, law: AbstractLaw) -> str | None:
+    """For a law that would have no answer to any mode change."""
     parts = problem.constraint
     if law.needs_equal_rank and len(parts) == 1 and parts[0].rank_always_changes:
-        raise ProblemError(
+        return (
             f"law: {type(law).__name__} needs as many independent constraints after a mode change "
             f"as before it, but each mode change of {parts[0].title} changes their number. Use "
             "PostSwitchGradient(), for instance"
         )
+    return None
 
 
 def _grid(problem: Problem, step: Any, t_end: Any, save_every: Any) -> Grid:

@@ -148,17 +148,22 @@ def locate(
     """
 
     def iterate(c: EventSearch) -> EventSearch:
-        first = c.tries == 0
-        stop = advance(c.theta, c.end, first)
-        lam_rate = (c.end.memory.lam - start.memory.lam) / h
-        memory = stop.memory
-        rates = guard_rates.rates(model, stop.point, memory.a, memory.lam, p, lam_rate=lam_rate)
-        if known is not None:
-            slid = _slid(model, start, c, stop, h * rates, h, p, known)
-            return _improved(model, *slid, h * rates, p)  # (2)
-        whole = _begun(start, c, stop, scan_guards(model, start, stop, h, p, INTERVALS))
-        nearer = _improved(model, c, stop, h * rates, p)  # (2)
-        return jax.tree.map(lambda a, b: jnp.where(first, a, b), whole, nearer)
+        stop = advance(c.theta, c.end, c.tries == 0)
+
+        def whole() -> EventSearch:
+            return _begun(start, c, stop, scan_guards(model, start, stop, h, p, INTERVALS))
+
+        def nearer() -> EventSearch:
+            memory = stop.memory
+            lam_rate = (c.end.memory.lam - start.memory.lam) / h
+            rates = guard_rates.rates(model, stop.point, memory.a, memory.lam, p, lam_rate=lam_rate)
+            along = h * rates  # (2)
+            if known is None:
+                return _improved(model, c, stop, along, p)
+            slid = _slid(model, start, c, stop, along, h, p, known)
+            return _improved(model, *slid, along, p)
+
+        return nearer() if known is not None else jax.lax.cond(c.tries == 0, whole, nearer)
 
     search = _blank(model, start)
     if known is not None:

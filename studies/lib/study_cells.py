@@ -23,6 +23,7 @@ import hashlib
 import pickle
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,13 +34,13 @@ from xarray import Dataset
 from nsdyn._code_digest import code_digest
 from nsdyn._repr import format_object, settings_text
 from nsdyn.analysis.residuals import batch_residuals
+from nsdyn.driver import arguments
 from nsdyn.driver.arguments import batch_values, setup
 from nsdyn.driver.backend import LANES, compiled_well
-from nsdyn.driver.batch_run import laid_out, prepared
+from nsdyn.driver.batch_run import Prepared, laid_out, prepared
 from nsdyn.driver.grid import Grid
 from nsdyn.driver.many_runs import sweep
 from nsdyn.driver.processes import packed
-from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw
 from nsdyn.problem import Problem
 from nsdyn.results.solution import Solution, plain
@@ -135,11 +136,7 @@ def refusal(plan: Plan, pair: Pair) -> str | None:
     first = next(iter(plan.laws))
     if pair.law != first and not sum(problem.model().guard_counts):
         return f"{NOT_ASKED}; see {first}"
-    try:
-        setup(problem, plan.integrators[pair.integrator], law, step=plan.steps[0])
-    except ProblemError as error:
-        return str(error)
-    return None
+    return arguments.refusal(problem, plan.integrators[pair.integrator], law)
 
 
 class Contents(NamedTuple):
@@ -186,6 +183,7 @@ def _cells(plan: Plan, pair: Pair, coded: Callable[[Any], str]) -> list[Cell]:
         here = grid(plan, problem, k)
         words = {"step": here.step, "save_every": here.save_every}
         words["phases"] = None if phi is None else phi.tolist()
+        words["run_times"] = plan.wants_times
         found.append(Cell(pair, k, common | words))
     return found
 
@@ -303,9 +301,9 @@ def _write(plan: Plan, cell: Cell, folder: Path) -> None:
 
 
 def computed(plan: Plan, cell: Cell) -> tuple[dict[str, tuple], dict[str, float]]:
-    """The variables of a cell, and its times. Programs are compiled alike whatever the number of
-    steps, so that times can be compared."""
-    with compiled_well():
+    """The variables of a cell, and its times. Where run times are compared programs are compiled
+    alike, whatever the number of steps."""
+    with compiled_well() if plan.wants_times else nullcontext():
         if cell.is_reference:
             chosen, law = plan.problems[cell.pair.problem], plan.laws[cell.pair.law]
             return _reference(plan, chosen, law), {}
@@ -313,8 +311,8 @@ def computed(plan: Plan, cell: Cell) -> tuple[dict[str, tuple], dict[str, float]
 
 
 def _timed(plan: Plan, cell: Cell) -> tuple[dict[str, tuple], dict[str, float]]:
-    """The variables of a cell, and CPU seconds: of one run of the batch (the shortest of some), and
-    of all that was done for the cell."""
+    """The variables of a cell, and CPU seconds: of all that was done for the cell and, if they are
+    wanted, of one run of the batch (the shortest of some)."""
     began = time.process_time()
     problem, law = plan.problems[cell.pair.problem], plan.laws[cell.pair.law]
     integrator, here = plan.integrators[cell.pair.integrator], grid(plan, problem, cell.step)
@@ -324,15 +322,23 @@ def _timed(plan: Plan, cell: Cell) -> tuple[dict[str, tuple], dict[str, float]]:
     options: dict[str, Any] = {"step": here.step, "save_every": here.save_every}
     found = sweep(problem, integrator, law=law, phase=phase, **options)
     variables = _cell(problem, found, plan.phases)
-    batch = batch_values(problem, None, None, None, phase)
-    ready = prepared(laid_out(problem, setup(problem, integrator, law, **options), batch))
+    timing: dict[str, float] = {}
+    if plan.wants_times:
+        batch = batch_values(problem, None, None, None, phase)
+        made = setup(problem, integrator, law, **options)
+        timing["run_s"] = _run_time(prepared(laid_out(problem, made, batch)))
+    timing["cell_s"] = time.process_time() - began
+    return variables, timing
+
+
+def _run_time(ready: Prepared) -> float:
+    """CPU seconds of one run of a batch."""
     spent: list[float] = []
     while len(spent) < REPEATS and sum(spent) < PATIENCE:
         start = time.process_time()
         ready.chunk(0)
         spent.append(time.process_time() - start)
-    timing = {"run_s": min(spent) / ready.size, "cell_s": time.process_time() - began}
-    return variables, timing
+    return min(spent) / ready.size
 
 
 def _cell(problem: Problem, found: Solution, count: int) -> dict[str, tuple]:
