@@ -113,6 +113,12 @@ class Plan(NamedTuple):
         many = (self.problems, self.integrators, self.laws, self.steps)
         return (*map(len, many), self.phases)
 
+    @property
+    def wants_times(self) -> bool:
+        """Whether run times are shown. They cost: programs are then compiled well, and run again."""
+        drawn = [(table["x"], *table["y"]) for table in self.figures.values()]
+        return any("run_s" in shown for shown in (self.metrics, *drawn))
+
 
 def read(path: str | Path) -> Plan:
     """The study in a file."""
