@@ -73,7 +73,8 @@ def lagrange(
         motion = ClosedContacts(model, point, p).motion()
         return Slope(v=point.v, a=motion.a, lam=motion.lam, dependent=dependent)
     solve, f, G, gamma, live = _terms(model, point, p)
-    a, lam = kkt.masked_kkt(solve, G, live, f, -gamma)  # (1)
+    definite = model.rows_independent
+    a, lam = kkt.masked_kkt(solve, G, live, f, -gamma, definite=definite)  # (1)
     return Slope(v=point.v, a=a, lam=lam, dependent=dependent)
 
 
@@ -85,7 +86,7 @@ def projected(
     solve, f, G, gamma, live = _terms(model, point, p)
     if model.m == 0:
         return Slope(v=point.v, a=solve(f), lam=jnp.zeros(0), dependent=dependent)
-    Gm, Y, inverse = kkt.schur(solve, G, live)
+    Gm, Y, inverse = kkt.schur(solve, G, live, model.rows_independent)
     pseudo = inverse(Y.T).T  # G+
     N = jnp.eye(f.shape[0]) - small.matmul(pseudo, Gm)
     a = solve(small.matvec(N.T, f)) - small.matvec(pseudo, gamma)  # (2)

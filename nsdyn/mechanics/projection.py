@@ -61,6 +61,6 @@ def project_velocity(
         return ClosedContacts(model, point, p).velocity_step()
     solve = model.system.solver(point.q, p)
     still = jnp.zeros_like(point.v)
-    rows = (model.jacobian(point, p), model.live(point, p))
-    step, impulse = kkt.masked_kkt(solve, *rows, still, -model.psi(point, p))  # (2)
+    system = (solve, model.jacobian(point, p), model.live(point, p), still, -model.psi(point, p))
+    step, impulse = kkt.masked_kkt(*system, definite=model.rows_independent)  # (2)
     return point.v + step, impulse

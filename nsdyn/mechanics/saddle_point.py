@@ -32,14 +32,15 @@ class SaddlePoint:
     def _schur(self, G: Jacobian, live: RowMask) -> tuple[Jacobian, Array, Solve]:
         """The masked G, Y = M^-1 G^T and S^-1. Rows of contacts, which are dead, are left out of
         the elimination."""
+        definite = self.model.rows_independent
         if not self.model.has_contacts:
-            return kkt.schur(self.solve_mass, G, live)
+            return kkt.schur(self.solve_mass, G, live, definite)
         rows = self.model.bilateral
         m, n = G.shape
         if not len(rows):
             return jnp.zeros((m, n)), jnp.zeros((n, m)), jnp.zeros_like
         wide = jnp.asarray(np.eye(m)[:, rows])
-        Gm, Y, inverse = kkt.schur(self.solve_mass, G[rows], live[rows])
+        Gm, Y, inverse = kkt.schur(self.solve_mass, G[rows], live[rows], definite)
         return wide @ Gm, Y @ wide.T, lambda c: wide @ inverse(c[rows])
 
     @property

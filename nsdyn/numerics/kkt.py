@@ -47,10 +47,12 @@ def masked_kkt(
     b: Float[Array, " n"],
     c: Float[Array, " m"],
     refinements: int = 0,
+    definite: bool = False,
 ) -> tuple[Float[Array, " n"], Float[Array, " m"]]:
     """x and lam of (1) and (2); `solve` applies M^-1 to a vector or to columns. Each refinement
     repeats (3) and (4) for the residual of (2); this is worthwhile where accuracy matters more than
-    time, as in jumps."""
+    time, as in jumps. S is `definite` if rows that are live together never depend on each other; no
+    row is then tested, which for six takes longer than all else."""
     if G.shape[0] == 0:
         return solve(b), jnp.zeros(0, b.dtype)
     if isinstance(solve, Unrolled) and G.shape[0] <= UNROLL and not refinements:
@@ -59,7 +61,7 @@ def masked_kkt(
     # Together: a recursive solver makes one pass for all of them.
     columns = solve(jnp.concatenate([b[:, None], Gm.T], axis=1))
     Y = columns[:, 1:]
-    inverse = _schur(Gm, Y, live)
+    inverse = _schur(Gm, Y, live, definite)
 
     def once(start, _):
         x, lam = start
@@ -132,16 +134,19 @@ def spanning_rows(
     return live & spanning(matmul(Gm, solve(Gm.T)), preferred)
 
 
-def schur(solve: Solve, G: Jacobian, live: RowMask) -> tuple[Jacobian, Float[Array, "n m"], Solve]:
+def schur(
+    solve: Solve, G: Jacobian, live: RowMask, definite: bool = False
+) -> tuple[Jacobian, Float[Array, "n m"], Solve]:
     """The masked G, Y = M^-1 G^T and a solver for S of (3)."""
     Gm = _masked(G, live)
     Y = solve(Gm.T)
-    return Gm, Y, _schur(Gm, Y, live)
+    return Gm, Y, _schur(Gm, Y, live, definite)
 
 
 def _masked(G: Jacobian, live: RowMask) -> Jacobian:
     return jnp.where(live[:, None], G, 0.0)
 
 
-def _schur(Gm: Jacobian, Y: Float[Array, "n m"], live: RowMask) -> Solve:
-    return factor(matmul(Gm, Y) + jnp.diag(jnp.where(live, 0.0, 1.0)), semidefinite=True)
+def _schur(Gm: Jacobian, Y: Float[Array, "n m"], live: RowMask, definite: bool) -> Solve:
+    S = matmul(Gm, Y) + jnp.diag(jnp.where(live, 0.0, 1.0))
+    return factor(S, semidefinite=not definite)

@@ -106,6 +106,11 @@ class GuardScan(NamedTuple):
     first_zero: Float[Array, " k"]
     fell_back: Bool[Array, ""]
 
+    @property
+    def fires(self) -> Bool[Array, ""]:
+        """Whether there is anything to look at."""
+        return jnp.any(self.fired) | self.fell_back
+
 
 @traced_once
 def scan_guards(

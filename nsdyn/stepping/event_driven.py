@@ -296,7 +296,9 @@ class EventDriven(AbstractIntegrator):
         carry = carry._replace(state=start)
         h = self._length(start, t_next)
         search = locate(model, start, h, p, self._flow(model, start, h, p))  # (2)
-        return self._handled(model, carry, search, h, t_next, law, p)
+        handled = lambda: self._handled(model, carry, search, h, t_next, law, p)
+        plain = self._smooth_piece(model, carry, search.end, h, t_next)
+        return _where_any(search.scan.fires, handled, plain)
 
     def _controlled_piece(
         self, model: Model, carry: Pieces, t_next: Number, law: AbstractLaw, p: Params
@@ -307,19 +309,16 @@ class EventDriven(AbstractIntegrator):
         h = self._length(start, t_next)
         end = self._smooth(model, start, h, p)  # (1)
         scan = scan_guards(model, start, end, h, p, INTERVALS_OF_LONG_STEPS)
-        fires = _is_accurate(end) & (jnp.any(scan.fired) | scan.fell_back)
 
-        def careful(_):
+        def careful() -> Pieces:
             flow = self._flow(model, start, h, p)
             method: Any = self.method
             known = Known(end, scan, method.allowed, self._finish(model, p))
             search = locate(model, start, h, p, flow, known)  # (2)
-            return self._handled(model, carry, search, h, t_next, law, p), jnp.zeros((), bool)
+            return self._handled(model, carry, search, h, t_next, law, p)
 
-        # A loop that runs once or not at all: in a batch, unlike a conditional, it is skipped when
-        # no trajectory has an event.
         plain = self._smooth_piece(model, carry, end, h, t_next)
-        return jax.lax.while_loop(lambda c: c[1], careful, (plain, fires))[0]
+        return _where_any(_is_accurate(end) & scan.fires, careful, plain)
 
     def _smooth_piece(
         self, model: Model, carry: Pieces, end: State, h: Number, t_next: Number
@@ -336,10 +335,10 @@ class EventDriven(AbstractIntegrator):
         failed = code != Status.OK
         state = _repeat_unless(accurate, end, start).with_failure(failed, code, start.point)
         no_event = LocatedEvent.empty(model.k)
-        plan = carry.plan
+        plan, planned = carry.plan, accurate & self.controls_error
         return carry._replace(
             state=state,
-            plan=None if plan is None else plan.append(no_event, h, False, accurate),
+            plan=None if plan is None else plan.append(no_event, h, False, planned),
             done=((end.point.t >= t_next) & accurate) | failed,
             tries=carry.tries + 1,
         )
@@ -427,7 +426,7 @@ class EventDriven(AbstractIntegrator):
         intervals = INTERVALS_OF_LONG_STEPS if self.controls_error else INTERVALS
         seen = scan_guards(model, state, end, h, p, intervals)
         end = _at_time(_risen(state, end), _time_after(state, h, t_next))
-        return end, jnp.any(seen.fired) | seen.fell_back
+        return end, seen.fires
 
     def _turned(self, model: Model, state: State, p: Params) -> State:
         """The state whose contacts hold the directions in which they slip now, with its guards. In
@@ -538,6 +537,13 @@ class EventDriven(AbstractIntegrator):
         change = jnp.where(event.moves, -g / jnp.where(event.moves, slope, 1.0), 0.0)
         t, q, v = (y + rate * change for y, rate in zip(x, velocity, strict=True))  # (4)
         return state.point.replace(t=t, q=q, v=v)
+
+
+def _where_any(flag: Bool[Array, ""], rare: Callable, usual: Any) -> Any:
+    """`rare()` where the flag is set, else `usual`. A loop that runs once or not at all: in a
+    batch, unlike a conditional, it is skipped where no trajectory wants it."""
+    once = lambda _: (rare(), jnp.zeros((), bool))
+    return jax.lax.while_loop(lambda c: c[1], once, (usual, flag))[0]
 
 
 def _smooth(driver: EventDriven, model: Model, state: State, h: Number, p: Params) -> State:
