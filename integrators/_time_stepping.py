@@ -40,7 +40,7 @@ from nsdyn.laws.base import AbstractLaw, Jump
 from nsdyn.mechanics.contact_rows import is_contact
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import SaddlePoint
-from nsdyn.numerics.newton import Effort
+from nsdyn.numerics.newton import Effort, once
 from nsdyn.status import Status
 from nsdyn.stepping import guard_rates
 from nsdyn.stepping.detect import SLACK
@@ -250,11 +250,31 @@ class AbstractTimeStepping(AbstractIntegrator):
     def step_smooth(
         self, model: Model, state: State, t_next: Number, law: AbstractLaw, p: Params
     ) -> tuple[State, Bool[Array, ""]]:
+        step, end, again = self._attempted(model, state, t_next, law, p)
+        return end, again | step.has_impact
+
+    def step_recording(
+        self, model: Model, state: State, log: Log, t_next: Number, law: AbstractLaw, p: Params
+    ) -> tuple[State, Log, Bool[Array, ""]]:
+        """Of a model without guards, impacts of contacts: all of their step is known already."""
+        step, end, again = self._attempted(model, state, t_next, law, p)
+        if model.k > 0 or step.contact is None:
+            return end, log, again | step.has_impact
+        hit = step.has_impact & ~again & (state.status == Status.OK)
+        end = _without_gain(end, step, state.point, hit)
+        note = lambda log: _with_impact(log, model, state.point, step, end, True, p)
+        return end, once(hit & ~log.is_full, note, log), again
+
+    def _attempted(
+        self, model: Model, state: State, t_next: Number, law: AbstractLaw, p: Params
+    ) -> tuple[Step, State, Bool[Array, ""]]:
+        """An attempt at a step in the mode in which it starts, the state at its end, and whether it
+        has to be repeated whatever its impacts are."""
         h = t_next - state.point.t
         step = self.attempt(model, state.point, state.memory, h, p, law)
         end = _arrived(model, state, step, t_next, p)
         fell = jnp.any(_fallen(state.guard, end.guard, 0.0))
-        return end, fell | ~step.is_solved | step.has_impact
+        return step, end, fell | ~step.is_solved
 
     def _step_in_mode(
         self, model: Model, state: State, t_next: Number, law: AbstractLaw, p: Params
@@ -485,12 +505,12 @@ def _arrived(model: Model, state: State, step: Step, t_next: Number, p: Params) 
     return end.with_effort(step.memory.effort, started)
 
 
-def _without_gain(end: State, step: Step, start: Point) -> State:
-    """The state, or a failure if contacts created energy. Steps with impacts are made carefully, so
-    only such steps need to look."""
+def _without_gain(end: State, step: Step, start: Point, hit: Flag = True) -> State:
+    """The state, or a failure if contacts created energy in an impact. The other steps need not
+    look."""
     if step.contact is None:
         return end
-    return end.with_failure(step.contact.gained, Status.ENERGY_GAIN, start)
+    return end.with_failure(hit & step.contact.gained, Status.ENERGY_GAIN, start)
 
 
 def _with_impact(

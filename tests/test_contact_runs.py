@@ -264,3 +264,17 @@ def test_accumulation_needs_contacts():
         nsdyn.accumulation(problems.rocking_block(), found.events)
     with pytest.raises(nsdyn.ProblemError, match="expected the events of one run"):
         nsdyn.accumulation(HOPS, found)
+
+
+def test_a_batch_with_contacts_is_native_and_equals_its_runs(monkeypatch):
+    monkeypatch.setenv("NSDYN_BACKEND", "native")
+    problem = problems.sphere_pile(4)
+    v0 = np.linspace(0.0, -0.3, 9)[:, None] * np.tile([0.0, 0.0, 1.0, 0.0, 0.0, 0.0], 4)
+    options = {"step": 2e-3, "t_end": 0.1, "save_every": 10}
+    batch = nsdyn.sweep(problem, MoreauJean(), v0=v0, **options)
+    assert batch.backend == "native"
+    for k, v in enumerate(v0):
+        one = nsdyn.simulate(problem, MoreauJean(), v0=v, check=False, **options)
+        assert batch.status[k] == one.status
+        assert batch.events.count[k] == len(one.events)
+        np.testing.assert_allclose(batch.q[k], one.q, rtol=0, atol=1e-8)

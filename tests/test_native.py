@@ -99,6 +99,7 @@ BINARY = {
     "mod": lambda a: a.x % a.y,
     "atan2": lambda a: jnp.stack([lax.atan2(a.x, a.y), lax.atan2(a.special, a.other)]),
     "pow": lambda a: jnp.abs(a.x) ** a.y,
+    "pow of integers": lambda a: jnp.abs(a.x) ** a.i,
     "select": lambda a: jnp.where(a.b, a.special, a.y),
     "select by number": lambda a: lax.select_n(
         jnp.clip(a.j, 0, 2).astype(jnp.int32), a.x, a.y, -a.x

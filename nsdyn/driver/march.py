@@ -116,8 +116,9 @@ def _fast(integrator, model, state, log, times, count, law, p, every):
 
 
 def _step_by_step(integrator, model, state, log, times, count, law, p, every):
-    """The same, with only those steps redone that have an event. Impacts of contacts are frequent:
-    nearly every chunk would be redone. The price is that each step keeps what was before it."""
+    """The same, with only those steps redone whose events the fast step cannot record. Impacts of
+    contacts are frequent: nearly every chunk would be redone, and in a batch every trajectory would
+    wait for the impacts of the others. The price is that each step keeps what was before it."""
     total = jnp.asarray(len(times) if count is None else count)
     outside = eqx.partition((integrator, model, times, law, p), eqx.is_array)
     running = lambda state: state.status == Status.OK
@@ -127,12 +128,12 @@ def _step_by_step(integrator, model, state, log, times, count, law, p, every):
         return jax.tree.map(one, samples, Sample.of(state))
 
     def attempt(carry):
-        i, state, samples, _ = carry
-        new, flag = integrator.step_smooth(model, state, times[i], law, p)
+        i, state, log, samples, _ = carry
+        new, log, flag = integrator.step_recording(model, state, log, times[i], law, p)
         flag = flag & running(state)
         samples = put(samples, new, i)
         new = jax.tree.map(lambda a, b: jnp.where(flag, a, b), state, new)
-        return jnp.where(flag, i, i + 1), new, samples, flag
+        return jnp.where(flag, i, i + 1), new, log, samples, flag
 
     def redo(carry):
         # The barrier as in `_fast`.
@@ -143,11 +144,8 @@ def _step_by_step(integrator, model, state, log, times, count, law, p, every):
 
     def stretch(carry):
         """Steps up to an event, and the step with it."""
-        i, state, log, samples = carry
-        going = lambda c: (c[0] < total) & ~c[3]
-        first = (i, state, samples, jnp.zeros((), bool))
-        i, state, samples, flag = jax.lax.while_loop(going, attempt, first)
-        event = (i, state, log, samples, flag)
+        going = lambda c: (c[0] < total) & ~c[4]
+        event = jax.lax.while_loop(going, attempt, (*carry, jnp.zeros((), bool)))
         return jax.lax.while_loop(lambda c: c[4], redo, event)[:4]
 
     repeat = lambda x: jnp.broadcast_to(x, (len(times), *jnp.shape(x)))

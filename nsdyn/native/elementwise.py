@@ -55,7 +55,6 @@ SAME = [
     "erf",
     "erfc",
     "atan2",
-    "pow",
     "nextafter",
     "expm1",
     "log1p",
@@ -124,6 +123,14 @@ def convert(lower: Lowering, equation, x: Value) -> Value:
 def round_(lower: Lowering, equation, x: Value) -> Value:
     op = "even" if int(equation.params["rounding_method"]) == 1 else "round"
     return entrywise(lower, FLOAT, lambda a: lower.graph.make(op, FLOAT, (a,)), x)
+
+
+@primitive("pow")
+def pow_(lower: Lowering, equation, x: Value, y: Value) -> Value:
+    """The exponent may be an integer, as in powers of a constant by a counter."""
+    kind, make = kind_out(equation), lower.graph.make
+    number = lambda b: b if b.kind == kind else make("convert", kind, (b,))
+    return entrywise(lower, kind, lambda a, b: make("pow", kind, (a, number(b))), x, y)
 
 
 @primitive("integer_pow")

@@ -23,7 +23,7 @@ of one side.
 """
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -55,6 +55,7 @@ GUESSES = 12  # fixed starts
 SPREAD = 3.0  # their size
 REGULAR = 1e-9  # added to J in (1)
 REFINEMENTS = 3
+WORTH_CUTTING = 4  # contacts from which on those that take part are taken out, if they are few
 
 
 class Answer(eqx.Module):
@@ -161,16 +162,71 @@ def solve_product(
     from none. If it is not `wanted`, since there is nothing to solve, it costs nothing: there are
     no impulses."""
     args = lax.stop_gradient((H, B, D, b, mu, before.P))
-    H_, B_, D_, b_, mu_, P0 = args
 
-    def find(_: Any, answer: Answer) -> Answer:
-        # Also from nothing: a step that has to be repeated with all methods costs a hundred others.
-        starts = jnp.stack([P0, jnp.zeros_like(P0)])
-        return _solution(False, product(H_, B_, D_), b_, mu_, on, starts)
+    def among_all(_: Any, answer: Answer) -> Answer:
+        return _found(*args[:5], on, args[5])
 
-    # A loop, not a branch, which the native backend takes for code that runs seldom.
-    found = lax.fori_loop(0, wanted.astype(int), find, Answer.none(jnp.zeros_like(b_)))
+    def among_few(_: Any, answer: Answer) -> Answer:
+        few = Few.of(on)
+        return few.spread(_found(*few.cut(*args)))
+
+    # Loops, not branches, which the native backend takes for code that runs seldom.
+    none = Answer.none(jnp.zeros_like(args[3]))
+    if on.shape[0] < WORTH_CUTTING:
+        found = lax.fori_loop(0, wanted.astype(int), among_all, none)
+    else:
+        many = jnp.sum(on) > on.shape[0] // 2
+        found = lax.fori_loop(0, (wanted & ~many).astype(int), among_few, none)
+        found = lax.fori_loop(0, (wanted & many).astype(int), among_all, found)
     return known_product(found, H, B, D, b, mu, on)
+
+
+def _found(H, B, D, b, mu, on, P0) -> Answer:
+    """The solution from P0 or from nothing: a step that has to be repeated with all methods costs a
+    hundred others."""
+    starts = jnp.stack([P0, jnp.zeros_like(P0)])
+    return _solution(False, product(H, B, D), b, mu, on, starts)
+
+
+class Few(NamedTuple):
+    """At most half of k contacts, in places of their own, so that the problem has a quarter of the
+    numbers.
+
+    which: the contacts in these places, (k // 2,); any, if there are fewer. taken: which of the
+        places are. place: that of each contact. on: which contacts have one.
+    """
+
+    which: Int[Array, " places"]
+    taken: Bool[Array, " places"]
+    place: Int[Array, " k"]
+    on: Bool[Array, " k"]
+
+    @staticmethod
+    def of(on: ContactMask) -> "Few":
+        k = on.shape[0]
+        size = k // 2
+        count = jnp.cumsum(on.astype(int))
+        place = jnp.where(on, count - 1, size)
+        which = jnp.zeros(size, int).at[place].set(jnp.arange(k), mode="drop")
+        return Few(which, jnp.arange(size) < count[-1], place, on)
+
+    def _rows(self, x: Array) -> Array:
+        """The entries of these contacts."""
+        return x.at[self.which].get(mode="clip")
+
+    def cut(self, H: Array, B: Array, D: Array | None, b: Array, mu: Array, P0: Array) -> tuple:
+        """The problem of these contacts alone."""
+        k, d = b.shape
+        apart = lambda x: self._rows(x.reshape(k, d, *x.shape[1:])).reshape(-1, *x.shape[1:])
+        rest = (self._rows(b), self._rows(mu), self.taken, self._rows(P0))
+        return apart(H), apart(B.T).T, None if D is None else apart(D), *rest
+
+    def spread(self, answer: Answer) -> Answer:
+        """The answer for all contacts; the others have no impulses."""
+        at_home = lambda x: x.at[self.place].get(mode="fill", fill_value=0)
+        return eqx.tree_at(
+            lambda x: (x.P, x.mode), answer, (at_home(answer.P), at_home(answer.mode))
+        )
 
 
 def product(

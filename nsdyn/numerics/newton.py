@@ -165,7 +165,7 @@ class Newton(eqx.Module):
             return c._replace(x=new.x, found=found, tries=tries, change=new.change)
 
         if few and by_newton:
-            last = _once(~(last.change <= 1.0), again, last)
+            last = once(~(last.change <= 1.0), again, last)
         args = (args, last.found)
         residual = lambda x, args: x - function(x, args[1], args[0])[0]
         return implicit_solution(residual, last.x, None, args), last.found, last.effort
@@ -183,9 +183,9 @@ class Newton(eqx.Module):
                 new = self._until(limit, newton, start._replace(r=c.r))
                 return new._replace(tries=c.tries + new.tries)
 
-            last = _once(~(last.change <= 1.0), again, last)
+            last = once(~(last.change <= 1.0), again, last)
         failed = ~(last.change <= 1.0) & jnp.all(jnp.isfinite(last.x))
-        return _once(failed, lambda c: _forgiven(value, c, allowed), last)
+        return once(failed, lambda c: _forgiven(value, c, allowed), last)
 
     def _until(self, limit: int, iterate: Callable, start: Any) -> Any:
         going = lambda c: (c.change > 1.0) & (c.tries < limit)
@@ -255,7 +255,7 @@ def _constant(args: Any) -> Any:
     return jax.tree.map(constant, args)
 
 
-def _once(wanted: Array, change: Callable, x: Any) -> Any:
+def once(wanted: Array, change: Callable, x: Any) -> Any:
     """change(x) if wanted, else x: a loop that runs once or not at all, which in a batch, unlike a
     conditional, is skipped when no trajectory wants it."""
     loop = lambda carry: (change(carry[0]), jnp.zeros((), bool))

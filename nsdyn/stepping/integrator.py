@@ -136,6 +136,14 @@ class AbstractIntegrator(eqx.Module):
     ) -> tuple[State, Bool[Array, ""]]:
         """The state at t_next if there is no event, and whether there is one."""
 
+    def step_recording(
+        self, model: Model, state: State, log: Log, t_next: Number, law: AbstractLaw, p: Params
+    ) -> tuple[State, Log, Bool[Array, ""]]:
+        """What `step_smooth` computes, and the log: for integrators whose fast step finds some
+        events completely. These are recorded, and the step need not be repeated for them."""
+        state, flag = self.step_smooth(model, state, t_next, law, p)
+        return state, log, flag
+
     @abstractmethod
     def step_with_events(
         self, model: Model, state: State, log: Log, t_next: Number, law: AbstractLaw, p: Params
