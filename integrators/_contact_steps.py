@@ -8,11 +8,12 @@ last. There a scheme that ends hops sets
 
 An impact is an event: a contact that presses in the step, P_N > 0, and approached faster than
 
-    psi_N- < -(h/2 |gap_q| |q''| + QUIET |N|_(M^-1) V),   V = sqrt(2 T)                        (2)
+    psi_N- < -(h/2 |gap_q| |q''| + QUIET |N|_(M^-1) V + QUIET d/h),   V = sqrt(2 T)            (2)
 
-faster than a body that rests or rolls does by round-off and by the forces of a step. Its record is
-the jump from the free velocity of the step to that at its end. The law has created energy if it has
-with respect to both the rates of the free velocity and psi-, (3) of `nsdyn.laws.impact`.
+faster than a body that rests or rolls does by round-off and by the forces of a step, also where
+these act along the surface; d is the reach (3). Its record is the jump from the free velocity of
+the step to that at its end. The law has created energy if it has with respect to both the rates of
+the free velocity and psi-, (3) of `nsdyn.laws.impact`.
 
 Reactions turn forces into any direction. Whatever they do, in a step from rest no gap changes by
 more than about
@@ -33,7 +34,7 @@ from nsdyn.mechanics import contact_rows as contacts
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.numerics.cone_problem import OPEN
 
-QUIET = 1e-6  # of the speed of the mechanism
+QUIET = 1e-6  # of the speed of the mechanism, and of that which forces give it in a step
 
 
 def refusal(law: AbstractLaw, parts: tuple) -> str | None:
@@ -61,6 +62,7 @@ class Approach(eqx.Module):
     rates: psi-. mu: the coefficients of friction. shift: s(psi-).
     slow: the speeds of (1). speed: V of (2).
     reach: how far contacts that touch elsewhere may make forces move this one in a step, (3).
+    quiet: the last term of (2).
     """
 
     rates: Float[Array, "k d"]
@@ -69,6 +71,7 @@ class Approach(eqx.Module):
     slow: Float[Array, " k"]
     speed: Scalar
     reach: Float[Array, " k"]
+    quiet: Float[Array, " k"]
 
     @staticmethod
     def of(
@@ -94,7 +97,15 @@ class Approach(eqx.Module):
             short = jnp.abs(shift[:, 0]) < slow
             shift = shift.at[:, 0].set(jnp.where(short, 0.0, shift[:, 0]))  # (1)
         speed = jnp.sqrt(2 * model.system.kinetic(point.q, point.v, p))
-        return Approach(rates=rates, mu=own.mu, shift=shift, slow=slow, speed=speed, reach=reach)
+        return Approach(
+            rates=rates,
+            mu=own.mu,
+            shift=shift,
+            slow=slow,
+            speed=speed,
+            reach=reach,
+            quiet=QUIET * reach / h,
+        )
 
     def with_landing(self, lands: Bool[Array, " k"], shift: Float[Array, " k"]) -> "Approach":
         """The same with these shifts of the normal rates of contacts that land."""
@@ -104,7 +115,7 @@ class Approach(eqx.Module):
     def strikes(self, rows: contacts.ContactRows, P: Float[Array, "k d"]) -> Bool[Array, " k"]:
         """Which contacts have an impact, (2)."""
         sizes = jnp.sqrt(jnp.maximum(rows.diagonal[:, 0], 0.0))
-        fast = self.rates[:, 0] < -(self.slow + QUIET * sizes * self.speed)
+        fast = self.rates[:, 0] < -(self.slow + QUIET * sizes * self.speed + self.quiet)
         return fast & (P[:, 0] > 0)
 
 

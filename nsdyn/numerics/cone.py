@@ -12,6 +12,9 @@ No method solves all of these problems, so several are tried, one after the othe
 of them. A solution whose error exceeds ACCEPTED, or whose impulses are without bound, is reported
 as not solved: there may be none (a body squeezed between closing walls).
 
+Of problems with many contacts, such as heaps, 0 leaves a sixth unsolved while bodies strike, and 1
+and 2 solve these. So beyond MANY rows, with friction, a step tries 0 to 2 at once.
+
 With F(x; W, b, mu) = 0 and its Jacobian J on the branch that x is on,
 
     dx = -J^-1 dF/d(W, b, mu)                                                                  (1)
@@ -23,6 +26,7 @@ of one side.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -47,6 +51,7 @@ from nsdyn.numerics.cone_problem import (
 
 TOLERANCE = 1e-13  # of the error that the iterations aim at
 GOOD = 1e-12  # with which no further method is tried, but for random starts
+MANY = 48  # rows beyond which a step does not rely on Newton's method alone
 ACCEPTED = 1e-9  # and that is accepted in the end
 UNBOUNDED = 1e8  # impulses, without units, that mean that there is no solution
 FIRST, LATER = 10, 25  # largest numbers of Newton's iterations, from P0 and later
@@ -92,19 +97,17 @@ def solve(
     """The impulses P of k contacts with u = W P + b, each with d rows, normal first; `mu` and `on`
     for each contact. P0 is where the search begins; it has no derivative. With several P0, one more
     axis in front, Newton's method goes from one after the other until it succeeds."""
-    return _solution(careful, W, b, mu, on, P0)
+    method = _carefully if careful else _quickly
+    return _solution(_in_turn if P0.ndim == 3 else method, W, b, mu, on, P0)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _solution(careful: bool, W, b, mu, on, P0) -> Answer:
+def _solution(method: Callable, W, b, mu, on, P0) -> Answer:
     scaling = Scaling.of(W, b, on)
     problem = scaling.apply(W, b, mu)
     begin = lambda P0: jnp.where(scaling.rows, P0 / scaling.size, 0.0)
-    if P0.ndim == 3:
-        x, error, attempts, iterations = _in_turn(problem, jax.vmap(begin)(P0))
-    else:
-        method = _carefully if careful else _quickly
-        x, error, attempts, iterations = method(problem, begin(P0))
+    x0 = jax.vmap(begin)(P0) if P0.ndim == 3 else begin(P0)
+    x, error, attempts, iterations = method(problem, x0)
     bounded = jnp.max(jnp.abs(x), initial=0.0) < UNBOUNDED
     return Answer(
         P=jnp.where(scaling.rows, scaling.size * x, 0.0),
@@ -117,9 +120,9 @@ def _solution(careful: bool, W, b, mu, on, P0) -> Answer:
 
 
 @_solution.defjvp
-def _rule(careful: bool, primals: tuple, tangents: tuple) -> tuple[Answer, Answer]:
+def _rule(method: Callable, primals: tuple, tangents: tuple) -> tuple[Answer, Answer]:
     W, b, mu, on, _ = primals
-    answer = _solution(careful, *primals)
+    answer = _solution(method, *primals)
     return answer, _derivative(answer, (W, b, mu), tangents[:3], on)
 
 
@@ -159,8 +162,8 @@ def solve_product(
     wanted: Bool[Array, ""],
 ) -> Answer:
     """The same for W = H B + diag(D), from the impulses of an answer `before` and, if that fails,
-    from none. If it is not `wanted`, since there is nothing to solve, it costs nothing: there are
-    no impulses."""
+    from none; with more than MANY rows, and friction, by methods 0 to 2. If it is not `wanted`,
+    since there is nothing to solve, it costs nothing: there are no impulses."""
     args = lax.stop_gradient((H, B, D, b, mu, before.P))
 
     def among_all(_: Any, answer: Answer) -> Answer:
@@ -182,10 +185,12 @@ def solve_product(
 
 
 def _found(H, B, D, b, mu, on, P0) -> Answer:
-    """The solution from P0 or from nothing: a step that has to be repeated with all methods costs a
-    hundred others."""
-    starts = jnp.stack([P0, jnp.zeros_like(P0)])
-    return _solution(False, product(H, B, D), b, mu, on, starts)
+    """The solution of one of these problems. From P0 or from nothing: a step that has to be
+    repeated with all methods costs a hundred others."""
+    W = product(H, B, D)
+    if len(W) > MANY and b.shape[1] > 1:
+        return _solution(_thoroughly, W, b, mu, on, P0)
+    return _solution(_in_turn, W, b, mu, on, jnp.stack([P0, jnp.zeros_like(P0)]))
 
 
 class Few(NamedTuple):
@@ -293,28 +298,43 @@ def _in_turn(
 
 
 @traced_once
+def _thoroughly(problem: ConeProblem, x0: Impulses) -> tuple[Impulses, Scalar, Any, Any]:
+    """The methods 0 to 2, each only if it is needed."""
+    return _one_by_one(problem, x0, None, GOOD)
+
+
+@traced_once
 def _carefully(problem: ConeProblem, x0: Impulses) -> tuple[Impulses, Scalar, Any, Any]:
-    """All attempts, each only if it is needed."""
-    k, d = problem.shape
-    guesses = SPREAD * np.random.default_rng(0).normal(size=(GUESSES, k, d))
+    """All methods, each only if it is needed: interior points also where Newton's error is small,
+    but not as small as it could be."""
+    guesses = SPREAD * np.random.default_rng(0).normal(size=(GUESSES, *problem.shape))
+    return _one_by_one(problem, x0, guesses, TOLERANCE)
+
+
+def _one_by_one(
+    problem: ConeProblem,
+    x0: Impulses,
+    guesses: Float[np.ndarray, "guesses k d"] | None,
+    enough: float,
+) -> tuple[Impulses, Scalar, Any, Any]:
+    """One method after the other, and from one guess after the other, until the error is accepted.
+    `enough` is that with which Newton's method from x0 is the only one."""
+    last = 3 + (0 if guesses is None else len(guesses))
 
     def going(c: tuple) -> Array:
         _, error, i, _ = c
-        # Interior points also where Newton's error is small, but not as small as it could be.
-        further = ((i == 1) & (error > TOLERANCE)) | ((i == 2) & (error > GOOD))
+        further = ((i == 1) & (error > enough)) | ((i == 2) & (error > GOOD))
         return (i == 0) | further | ((error > ACCEPTED) & (i < last))
 
     def attempt(c: tuple) -> tuple:
         best, error, i, count = c
         inner = interior_point(problem, i == 1)
         near = proximal_points(problem, best, i == 2, POINTS, TOLERANCE)
-        guess = lax.dynamic_index_in_dim(
-            jnp.asarray(guesses), jnp.maximum(i - 3, 0), keepdims=False
-        )
-        starts = (i == 0, x0), (i == 1, inner), (i == 2, near)
-        start = guess
-        for now, x in starts:
-            start = jnp.where(now, x, start)
+        start = jnp.where(i == 0, x0, jnp.where(i == 1, inner, near))
+        if guesses is not None:
+            number = jnp.maximum(i - 3, 0)
+            guess = lax.dynamic_index_in_dim(jnp.asarray(guesses), number, keepdims=False)
+            start = jnp.where(i < 3, start, guess)
         found = newton(problem, start, True, jnp.where(i == 0, FIRST, LATER), TOLERANCE)
         better = found.error < error
         return (
@@ -324,7 +344,6 @@ def _carefully(problem: ConeProblem, x0: Impulses) -> tuple[Impulses, Scalar, An
             count + found.rounds,
         )
 
-    last = 3 + GUESSES
     zero = jnp.zeros((), int)
     first = (x0, jnp.full((), WORTHLESS), zero, zero)
     return lax.while_loop(going, attempt, first)

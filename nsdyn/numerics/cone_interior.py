@@ -34,6 +34,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
+from nsdyn._jitted import traced_once
 from nsdyn._types import Code, Flag, Number, Scalar
 from nsdyn.numerics import small
 from nsdyn.numerics.cone_problem import ConeProblem, Impulses, PerContact
@@ -106,6 +107,7 @@ class Progress(NamedTuple):
     step: Array
 
 
+@traced_once
 def interior_point(
     problem: ConeProblem, wanted: Flag, limit: Code = 80, tolerance: Number = 1e-12
 ) -> Impulses:

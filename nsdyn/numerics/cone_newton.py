@@ -26,6 +26,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
+from nsdyn._jitted import traced_once
 from nsdyn._types import Code, Flag, Number
 from nsdyn.numerics import small
 from nsdyn.numerics.cone_problem import ConeProblem, Impulses
@@ -64,6 +65,7 @@ class Trial(NamedTuple):
         return self.error < (1 - DECREASE * self.t) * error
 
 
+@traced_once
 def newton(
     problem: ConeProblem, x0: Impulses, wanted: Flag, limit: Code, tolerance: Number
 ) -> Iterate:
@@ -129,6 +131,7 @@ class Proximal(NamedTuple):
     rounds: Array
 
 
+@traced_once
 def proximal_points(
     problem: ConeProblem, x0: Impulses, wanted: Flag, limit: Code, tolerance: Number
 ) -> Impulses:
