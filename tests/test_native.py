@@ -508,6 +508,11 @@ def test_no_compiler(monkeypatch):
     assert solution.backend == "xla"
 
 
+def test_a_text_that_the_compiler_refuses_is_told():
+    with pytest.warns(nsdyn.errors.PerformanceWarning, match="refused"), pytest.raises(Unsupported):
+        build.library("this is no C++")
+
+
 # Whole runs
 
 

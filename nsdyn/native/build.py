@@ -20,6 +20,7 @@ import tempfile
 from pathlib import Path
 
 from nsdyn._cache import cache_folder
+from nsdyn.errors import PerformanceWarning, warn
 from nsdyn.native.unsupported import Unsupported
 
 EXTRA = "NSDYN_CXXFLAGS"  # further flags, after those below
@@ -150,5 +151,8 @@ def _compiled(path: str, text: str, folder: Path, quick: bool) -> Path:
         env={**os.environ, "TMPDIR": str(folder)},
     )
     if run.returncode:
-        raise Unsupported(f"{path}: {run.stderr.strip()[:2000]}")
+        said = f"{path}: {run.stderr.strip()[:2000]}"
+        told = f"the C++ compiler refused a program, which XLA runs instead. {said}"
+        warn(told, PerformanceWarning)
+        raise Unsupported(said)
     return out
