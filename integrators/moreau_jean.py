@@ -195,7 +195,7 @@ class MoreauJean(AbstractTimeStepping):
         f0 = model.force(point, p)
         touching = None
         if model.has_contacts:
-            touching = self._touching(model, point, h, law, p)
+            touching = self._touching(model, point, h, law, p, by_newton)
         args = (self.theta, model, point, f0, h, p, new_mode, touching)
         x0 = jnp.concatenate([point.v + h * memory.a, jnp.zeros(n if self.projection else 0)])
         one = model.system.weights(point.q, p)
@@ -220,7 +220,13 @@ class MoreauJean(AbstractTimeStepping):
         return Step(end, memory, at.found, at.free, at.contact)
 
     def _touching(
-        self, model: Model, point: Point, h: Number, law: AbstractLaw, p: Params
+        self,
+        model: Model,
+        point: Point,
+        h: Number,
+        law: AbstractLaw,
+        p: Params,
+        thorough: bool,
     ) -> "Touching":
         """The contacts of the step."""
         before = contacts.padded(model, model.psi(point, p))
@@ -246,6 +252,7 @@ class MoreauJean(AbstractTimeStepping):
             approach=approach,
             normal=contacts.normal_forces(model, point, p),
             H=contacts.padded(model, model.jacobian(point, p)) if early else None,
+            thorough=thorough,
         )
 
 
@@ -256,6 +263,8 @@ class Touching(eqx.Module):
     law, approach: their law, and their rates before.
     normal: the given normal forces at the start of the step.
     H: the gradients of the rows, if they are not those at the end of the step.
+    thorough: whether more than Newton's method is tried for (7) and (8), as in a step that is
+        repeated.
     """
 
     on: Bool[Array, " k"]
@@ -264,6 +273,7 @@ class Touching(eqx.Module):
     approach: Approach
     normal: Float[Array, " k"]
     H: Float[Array, "k d n"] | None
+    thorough: bool = eqx.field(static=True)
 
 
 class Answers(NamedTuple):
@@ -330,7 +340,11 @@ def _solved(
     found = None if new_mode is None else new_mode.ask_law(model, point, here, free, p)
     jump = projected(here, free) if found is None else found.jump  # (1)
     contact = press = push = None
-    find = lambda problem, old: problem.known(old) if is_known else problem.solve_from(old)
+
+    def find(problem: Any, old: Answer) -> Answer:
+        assert touching is not None
+        return problem.known(old) if is_known else problem.solve_from(old, touching.thorough)
+
     if touching is not None:
         assert before is not None
         forces = contacts.normal_forces(model, end, p)

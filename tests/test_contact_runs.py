@@ -11,6 +11,7 @@ import nsdyn
 from nsdyn import problems
 from nsdyn.integrators import RK4, EventDriven, MoreauJean
 from nsdyn.multibody import free_bodies, surfaces
+from nsdyn.studies.lib.bench.contacts import falling_box
 
 OPEN, STICK, SLIP = 0, 1, 2
 EVENTS = EventDriven(RK4())
@@ -278,3 +279,12 @@ def test_a_batch_with_contacts_is_native_and_equals_its_runs(monkeypatch):
         assert batch.status[k] == one.status
         assert batch.events.count[k] == len(one.events)
         np.testing.assert_allclose(batch.q[k], one.q, rtol=0, atol=1e-8)
+
+
+@pytest.mark.slow
+def test_all_contact_problems_of_bouncing_boxes_are_solved():
+    """Where four corners touch a floor together Newton's method alone fails now and then."""
+    box = falling_box()
+    v0 = np.linspace(0.5, 1.0, 512)[:, None] * np.asarray(box.v0)
+    found = nsdyn.sweep(box, MoreauJean(), step=2e-3, v0=v0, save_every=1000)
+    assert found.ok.all()

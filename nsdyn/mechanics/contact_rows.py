@@ -253,9 +253,9 @@ class RowProblem(eqx.Module):
     mu: Float[Array, " k"]
     on: Bool[Array, " k"]
 
-    def solve_from(self, before: cone.Answer) -> cone.Answer:
+    def solve_from(self, before: cone.Answer, thorough: bool = False) -> cone.Answer:
         wanted = jnp.any(self.on)
-        rest = (self.b, self.mu, self.on, before, wanted)
+        rest = (self.b, self.mu, self.on, before, wanted, thorough)
         return cone.solve_product(self.H, self.B, self.D, *rest)
 
     def known(self, answer: cone.Answer) -> cone.Answer:
@@ -372,9 +372,9 @@ class PushProblem(eqx.Module):
         zero = jnp.zeros_like(self.b)
         return self.H, self.B, None, self.b[:, None], zero, self.on
 
-    def solve_from(self, before: cone.Answer) -> cone.Answer:
+    def solve_from(self, before: cone.Answer, thorough: bool = False) -> cone.Answer:
         wanted = jnp.any(self.on & (self.b < 0))
-        given = (*self._args, before, wanted)
+        given = (*self._args, before, wanted, thorough)
         return cone.solve_product(*given)
 
     def known(self, answer: cone.Answer) -> cone.Answer:

@@ -160,14 +160,16 @@ def solve_product(
     on: ContactMask,
     before: Answer,
     wanted: Bool[Array, ""],
+    thorough: bool = False,
 ) -> Answer:
     """The same for W = H B + diag(D), from the impulses of an answer `before` and, if that fails,
-    from none; with more than MANY rows, and friction, by methods 0 to 2. If it is not `wanted`,
-    since there is nothing to solve, it costs nothing: there are no impulses."""
+    from none; by methods 0 to 2 if it shall be `thorough`, or with friction and more than MANY
+    rows. If it is not `wanted`, since there is nothing to solve, it costs nothing: there are no
+    impulses."""
     args = lax.stop_gradient((H, B, D, b, mu, before.P))
 
     def among_all(_: Any, answer: Answer) -> Answer:
-        return _found(*args[:5], on, args[5])
+        return _found(*args[:5], on, args[5], thorough)
 
     def among_few(_: Any, answer: Answer) -> Answer:
         few = Few.of(on)
@@ -175,7 +177,7 @@ def solve_product(
 
     # Loops, not branches, which the native backend takes for code that runs seldom.
     none = Answer.none(jnp.zeros_like(args[3]))
-    if on.shape[0] < WORTH_CUTTING:
+    if on.shape[0] < WORTH_CUTTING or thorough:
         found = lax.fori_loop(0, wanted.astype(int), among_all, none)
     else:
         many = jnp.sum(on) > on.shape[0] // 2
@@ -184,11 +186,11 @@ def solve_product(
     return known_product(found, H, B, D, b, mu, on)
 
 
-def _found(H, B, D, b, mu, on, P0) -> Answer:
+def _found(H, B, D, b, mu, on, P0, thorough: bool = False) -> Answer:
     """The solution of one of these problems. From P0 or from nothing: a step that has to be
     repeated with all methods costs a hundred others."""
     W = product(H, B, D)
-    if len(W) > MANY and b.shape[1] > 1:
+    if thorough or (len(W) > MANY and b.shape[1] > 1):
         return _solution(_thoroughly, W, b, mu, on, P0)
     return _solution(_in_turn, W, b, mu, on, jnp.stack([P0, jnp.zeros_like(P0)]))
 
