@@ -135,8 +135,9 @@ class Settings(NamedTuple):
 
 class Touching(eqx.Module):
     """The contacts of a step: their law, their rates before, whether they slip at its start, the
-    forces r_0 and rb_0, the impulses from which the search starts, and the turn of the slip, None
-    if the impulse is opposite to the slip at the end."""
+    forces r_0 and rb_0, the impulses from which the search starts, the turn of the slip, None if
+    the impulse is opposite to the slip at the end, and whether more than Newton's method is tried
+    for (6) to (8), as in a step that is repeated."""
 
     law: AbstractShiftedLaw
     approach: Approach
@@ -145,6 +146,7 @@ class Touching(eqx.Module):
     rb: Forces
     P0: Forces
     turn: "Turn | None"
+    thorough: bool = eqx.field(static=True)
 
 
 class Pressed(NamedTuple):
@@ -210,11 +212,12 @@ def advance(
     p: Params,
     law: AbstractLaw,
     new_mode: NewMode | None,
+    thorough: bool,
 ) -> Step:
     """One step of size h from `point`, in its mode or into the new one."""
     c, newton, friction = settings
     move = AlphaStep.plain(c, model, point, memory.a, memory.drift, h)
-    touching = _touching(model, point, memory, move, friction, law, p)
+    touching = _touching(model, point, memory, move, friction, law, p, thorough)
     args = (model, point, move, touching, p, new_mode)
     n = point.v.shape[0]
     x0 = jnp.concatenate([memory.a, jnp.zeros(n), memory.r.reshape(-1)])
@@ -248,6 +251,7 @@ def _touching(
     friction: str,
     law: AbstractLaw,
     p: Params,
+    thorough: bool,
 ) -> Touching:
     before = contacts.padded(model, model.psi(point, p))
     ahead = contacts.gaps(model, point, p) + move.h * before[:, 0]
@@ -265,6 +269,7 @@ def _touching(
         rb=memory.r + move.h * memory.turn,
         P0=memory.P,
         turn=turn,
+        thorough=thorough,
     )
 
 
@@ -359,11 +364,11 @@ def _solved(
     other = _other_rates(here, rows, jump.v_after, impulse)
     on = (pushed.mode != OPEN) | rows.pressed
     problem = _velocities(here, rows, jump.v_after, other, touching, on)
-    answer = problem.solve(touching.P0)
+    answer = problem.solve(touching.P0, thorough=touching.thorough)
     jump = Jump(*rows.landed(*jump, answer.P - impulse))  # (1), (4)
     found = None if found is None else found._replace(jump=jump)
     end = end.replace(v=jump.v_after)
-    at = _pressed(here, rows, end.v, answer.mode, touching.r)
+    at = _pressed(here, rows, end.v, answer.mode, touching.r, touching.thorough)
     solved = pushed.solved & answer.solved & at.solved
     known = (jump, rows, other, rows.moving(answer.P), touching.approach, touching.law)
     return Solved(
@@ -409,7 +414,8 @@ def _pushed(
     b = gaps + rows.normal_rates(other - U - small.matvec(B, s))
     start = 0.5 * h * h * touching.r[:, :1]
     on = jnp.ones(b.shape, bool)
-    found = cone.solve(rows.W[::d, ::d], b[:, None], jnp.zeros_like(b), on, start)
+    given = (rows.W[::d, ::d], b[:, None], jnp.zeros_like(b), on, start)
+    found = cone.solve(*given, thorough=touching.thorough)
     return other + small.matvec(B, found.P[:, 0] - s), found  # (5)
 
 
@@ -454,6 +460,7 @@ def _pressed(
     v: Velocity,
     mode: Int[Array, " k"],
     start: Forces,
+    thorough: bool = False,
 ) -> Pressed:
     """The forces of (8), with the modes of (7)."""
     k, d = rows.shape
@@ -474,7 +481,7 @@ def _pressed(
     given = given.reshape(-1)
     W = jnp.where(given[:, None] | given[None, :], 0.0, W)
     on = mode != OPEN
-    found = cone.solve(W, b, jnp.where(slips, 0.0, mu), on, start)
+    found = cone.solve(W, b, jnp.where(slips, 0.0, mu), on, start, thorough=thorough)
     r = found.P.at[:, 1:].add(follow * found.P[:, :1])
     flat = r.reshape(-1)
     lam = lam + small.matvec(rows.C, flat) - contacts.spread(here.model, r)

@@ -99,8 +99,7 @@ class NSGA(AbstractTimeStepping):
         new_mode: NewMode | None = None,
     ) -> Step:
         if model.has_contacts:
-            settings = _contact_levels.Settings(alpha(self.rho_inf), self.newton, self.friction)
-            return _contact_levels.advance(settings, model, point, memory, h, p, law, new_mode)
+            return self._with_contacts(model, point, memory, h, p, law, new_mode, thorough=True)
         move = AlphaStep.of(alpha(self.rho_inf), model, point, memory, h)
         args = (model, point, move, p, new_mode)
         n = point.v.shape[0]
@@ -115,6 +114,17 @@ class NSGA(AbstractTimeStepping):
         _, lam, jump, end, found = self._solved(x, *args)
         free = move.velocity(x[:n])
         return Step(end, move.memory(x[:n], lam + jump.Lam / move.h, effort), found, free)
+
+    def attempt(
+        self, model: Model, point: Point, memory: Any, h: Number, p: Params, law: AbstractLaw
+    ) -> Step:
+        if model.has_contacts:
+            return self._with_contacts(model, point, memory, h, p, law, None, thorough=False)
+        return self.advance(model, point, memory, h, p, law)
+
+    def _with_contacts(self, *step: Any, thorough: bool) -> Step:
+        settings = _contact_levels.Settings(alpha(self.rho_inf), self.newton, self.friction)
+        return _contact_levels.advance(settings, *step, thorough)
 
     def _solved(
         self,

@@ -21,6 +21,7 @@ from xarray import Dataset
 from nsdyn._repr import format_object, settings_text
 from nsdyn.analysis.residuals import residuals
 from nsdyn.checks.problem_check import check_start
+from nsdyn.driver import arguments
 from nsdyn.driver.arguments import Setup, Values, plain_values, setup
 from nsdyn.driver.single_run import computed, raise_if_failed
 from nsdyn.errors import ProblemError, SimulationError
@@ -279,9 +280,7 @@ def _found(problem: Problem, job: _Job, t_end: float, data: Path | None, force: 
 
 
 def _refusal(problem: Problem, job: _Job) -> str | None:
-    driven = as_integrator(job.integrator)
-    assert driven is not None, "entries were checked"
-    return driven.incompatibility(job.law, problem.constraint)
+    return arguments.refusal(problem, job.integrator, job.law)
 
 
 def _file_name(job: _Job) -> str:

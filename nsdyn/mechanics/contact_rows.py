@@ -238,8 +238,11 @@ class ContactProblem(eqx.Module):
     mu: Float[Array, " k"]
     on: Bool[Array, " k"]
 
-    def solve(self, P0: Float[Array, "k d"], careful: bool = False) -> cone.Answer:
-        return cone.solve(self.W, self.b, self.mu, self.on, P0, careful=careful)
+    def solve(
+        self, P0: Float[Array, "k d"], careful: bool = False, thorough: bool = False
+    ) -> cone.Answer:
+        given = (self.W, self.b, self.mu, self.on, P0)
+        return cone.solve(*given, careful=careful, thorough=thorough)
 
 
 class RowProblem(eqx.Module):

@@ -8,9 +8,10 @@ No method solves all of these problems, so several are tried, one after the othe
     2  proximal points from the best x so far, then Newton
     3  Newton from a few fixed, pseudo-random starts
 
-`solve` tries 0 alone, which is what nearly all steps of a simulation need; `careful=True` tries all
-of them. A solution whose error exceeds ACCEPTED, or whose impulses are without bound, is reported
-as not solved: there may be none (a body squeezed between closing walls).
+`solve` tries 0 alone, which is what nearly all steps of a simulation need; `thorough=True` tries 0
+to 2, for steps that are repeated, and `careful=True` all of them. A solution whose error exceeds
+ACCEPTED, or whose impulses are without bound, is reported as not solved: there may be none (a body
+squeezed between closing walls).
 
 Of problems with many contacts, such as heaps, 0 leaves a sixth unsolved while bodies strike, and 1
 and 2 solve these. So beyond MANY rows, with friction, a step tries 0 to 2 at once.
@@ -93,11 +94,12 @@ def solve(
     on: ContactMask,
     P0: Float[Array, "*starts k d"],
     careful: bool = False,
+    thorough: bool = False,
 ) -> Answer:
     """The impulses P of k contacts with u = W P + b, each with d rows, normal first; `mu` and `on`
     for each contact. P0 is where the search begins; it has no derivative. With several P0, one more
     axis in front, Newton's method goes from one after the other until it succeeds."""
-    method = _carefully if careful else _quickly
+    method = _carefully if careful else _thoroughly if thorough else _quickly
     return _solution(_in_turn if P0.ndim == 3 else method, W, b, mu, on, P0)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from nsdyn._types import Params
 from nsdyn.analysis.residuals import points_of, residuals
+from nsdyn.driver import arguments
 from nsdyn.driver.single_run import simulate
 from nsdyn.errors import ProblemError
 from nsdyn.laws.base import AbstractLaw
@@ -27,10 +28,9 @@ def refusal(
     problem: Problem, integrator: IntegratorLike, law: AbstractLaw | None = None
 ) -> str | None:
     """Why a problem, an integrator and a law do not go together; None if they do."""
-    driven = as_integrator(integrator)
-    if driven is None:
+    if as_integrator(integrator) is None:
         raise ProblemError(f"integrator: expected one that runs by itself, found {integrator!r}")
-    return driven.incompatibility(PostSwitchGradient() if law is None else law, problem.constraint)
+    return arguments.refusal(problem, integrator, PostSwitchGradient() if law is None else law)
 
 
 def check_run(
