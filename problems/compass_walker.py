@@ -23,7 +23,13 @@ is positive before mid-stance, th_i = 0, and later falls through zero at a strik
 exchange roles, with an impulse in the new foot only (the old one leaves the ground freely).
 
 A walker falls, modes 2 and 3, when the hip meets the slope, y = 0, or when the swinging leg is not
-in front of the hip at mid-stance. It then swings about its foot without further strikes.
+in front of the hip at mid-stance, so that th_i rises through zero after s. A time-stepping scheme
+sees z at the end of a step, when both are positive; what has passed zero last is then the one that
+needs less time back to it,
+
+    s/s' > th_i/th_i',  as a product  s th_i' > th_i s'    the leg is late                       (6)
+
+A walker that fell swings about its foot without further strikes.
 
 The return map takes the state (th, u, w) just after a strike (standing leg at -th, swinging leg at
 th, with rates u and w) to the state after the next strike.
@@ -118,13 +124,11 @@ def strike_or_fall(
 def exchanged(
     fired: GuardMask, q: Configuration, v: Velocity, t: AnyTime, p: Params, mode: AnyMode
 ) -> Mode:
-    """The other leg, or a fall if the hip is down or (5) vanished with the swinging leg behind the
-    hip."""
-    late = q[2] + q[3] > LATE
+    """The other leg, or a fall if the hip is down or the swinging leg is late, (6)."""
+    leg = 2 + mode % LEGS
+    late = (q[2] + q[3]) * v[leg] > q[leg] * (v[2] + v[3])  # (6)
     return jnp.where(fired[1] | late, LEGS + mode, LEGS - 1 - mode)
 
-
-LATE = 1e-6  # s above which the swinging leg is late; at a strike s is zero to round-off
 
 SYSTEM = nsdyn.System(mass=mass, force=force, potential=potential)
 FEET = nsdyn.Transitions(
