@@ -341,7 +341,7 @@ def _solved(
     jump = projected(here, free) if found is None else found.jump  # (1)
     contact = press = push = None
 
-    def find(problem: Any, old: Answer) -> Answer:
+    def find(problem: Any, old: Any) -> Answer:
         assert touching is not None
         return problem.known(old) if is_known else problem.solve_from(old, touching.thorough)
 

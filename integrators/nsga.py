@@ -124,7 +124,7 @@ class NSGA(AbstractTimeStepping):
 
     def _with_contacts(self, *step: Any, thorough: bool) -> Step:
         settings = _contact_levels.Settings(alpha(self.rho_inf), self.newton, self.friction)
-        return _contact_levels.advance(settings, *step, thorough)
+        return _contact_levels.advance(settings, *step, thorough=thorough)
 
     def _solved(
         self,
