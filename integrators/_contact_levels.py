@@ -126,11 +126,13 @@ class ContactAlphaMemory(AbstractContactMemory):
 
 class Settings(NamedTuple):
     """Of the scheme: the parameters of the recursion, Newton's method, and the direction of
-    friction in a step, opposite to the "mean" slip or to that at the "end"."""
+    friction in a step, opposite to the "mean" slip or to that at the "end"; and whether more than
+    Newton's method is tried for contacts, as in a step that is repeated."""
 
     c: Alpha
     newton: Newton
     friction: str
+    thorough: bool
 
 
 class Touching(eqx.Module):
@@ -212,10 +214,9 @@ def advance(
     p: Params,
     law: AbstractLaw,
     new_mode: NewMode | None,
-    thorough: bool,
 ) -> Step:
     """One step of size h from `point`, in its mode or into the new one."""
-    c, newton, friction = settings
+    c, newton, friction, thorough = settings
     move = AlphaStep.plain(c, model, point, memory.a, memory.drift, h)
     touching = _touching(model, point, memory, move, friction, law, p, thorough)
     args = (model, point, move, touching, p, new_mode)

@@ -99,7 +99,8 @@ class NSGA(AbstractTimeStepping):
         new_mode: NewMode | None = None,
     ) -> Step:
         if model.has_contacts:
-            return self._with_contacts(model, point, memory, h, p, law, new_mode, thorough=True)
+            settings = self._with_contacts(thorough=True)
+            return _contact_levels.advance(settings, model, point, memory, h, p, law, new_mode)
         move = AlphaStep.of(alpha(self.rho_inf), model, point, memory, h)
         args = (model, point, move, p, new_mode)
         n = point.v.shape[0]
@@ -119,12 +120,13 @@ class NSGA(AbstractTimeStepping):
         self, model: Model, point: Point, memory: Any, h: Number, p: Params, law: AbstractLaw
     ) -> Step:
         if model.has_contacts:
-            return self._with_contacts(model, point, memory, h, p, law, None, thorough=False)
+            settings = self._with_contacts(thorough=False)
+            return _contact_levels.advance(settings, model, point, memory, h, p, law, None)
         return self.advance(model, point, memory, h, p, law)
 
-    def _with_contacts(self, *step: Any, thorough: bool) -> Step:
-        settings = _contact_levels.Settings(alpha(self.rho_inf), self.newton, self.friction)
-        return _contact_levels.advance(settings, *step, thorough=thorough)
+    def _with_contacts(self, thorough: bool) -> _contact_levels.Settings:
+        c = alpha(self.rho_inf)
+        return _contact_levels.Settings(c, self.newton, self.friction, thorough)
 
     def _solved(
         self,
