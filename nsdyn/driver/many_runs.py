@@ -7,7 +7,6 @@ bits of its results do not, either.
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
@@ -33,6 +32,7 @@ from nsdyn.driver.batch_run import MEMORY, Layout, Prepared, cores, laid_out, pr
 from nsdyn.driver.collect import Collected
 from nsdyn.driver.filling import Results
 from nsdyn.driver.processes import TRIES, Processes
+from nsdyn.driver.roomy_threads import roomy_threads
 from nsdyn.driver.sweep_parts import Part
 from nsdyn.driver.workers import check_workers, connected
 from nsdyn.errors import LostRunsWarning, NsdynError, ProblemError, warn
@@ -177,7 +177,7 @@ def _in_threads(ready: Prepared, results: Results, begin: int, report: Callable)
         finally:
             told.put(0)  # this thread is at its end
 
-    with ThreadPoolExecutor(ready.threads) as threads:
+    with roomy_threads(ready.threads) as threads:
         tasks = [threads.submit(work) for _ in range(ready.threads)]
         at_work = len(tasks)
         try:
@@ -224,7 +224,7 @@ def _workers(
 ) -> Iterator[tuple[Any, tuple]]:
     """Something with `submit`, and a function, with its first arguments, that computes a part."""
     if jobs is None and client is None:
-        with ThreadPoolExecutor(ready.threads) as threads:
+        with roomy_threads(ready.threads) as threads:
             yield threads, (sweep_parts.Work(ready).part,)
         return
     call = (sweep_parts.compute, sweep_parts.packed_job(ready))

@@ -32,6 +32,7 @@ from nsdyn.driver.batch_run import Layout, Prepared, own_values, prepared
 from nsdyn.driver.collect import Collected
 from nsdyn.driver.filling import Results
 from nsdyn.driver.processes import packed
+from nsdyn.driver.roomy_threads import roomy_threads
 from nsdyn.errors import ProblemError
 from nsdyn.native.build import circumstances, compiler
 from nsdyn.native.unsupported import Unsupported
@@ -103,7 +104,8 @@ class Work:
 def compute(job: bytes, own: Values, part: Part, folder: str | None) -> Collected | None:
     """`Work.part` in another process. To find this function it has imported nsdyn, so the arrays in
     the job arrive with 64 bits."""
-    return _work(job).part(own, part, folder)
+    with roomy_threads(1) as threads:
+        return threads.submit(_work(job).part, own, part, folder).result()
 
 
 def packed_job(ready: Prepared) -> bytes:
