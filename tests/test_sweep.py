@@ -273,9 +273,9 @@ def test_programs_that_call_lapack_run_one_at_a_time(n, threads, monkeypatch):
     """Side by side they can wait for each other for ever. (Native programs do not call it.)"""
     monkeypatch.setenv("NSDYN_BACKEND", "xla")
     found = []
-    executor = many_runs.ThreadPoolExecutor
+    threads_of = many_runs.roomy_threads
     monkeypatch.setattr(
-        many_runs, "ThreadPoolExecutor", lambda count: found.append(count) or executor(count)
+        many_runs, "roomy_threads", lambda count: found.append(count) or threads_of(count)
     )
     monkeypatch.setattr(module.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     system = nsdyn.System(mass=lambda q, p: jnp.eye(n) + 0.1, force=lambda q, v, t, p: -q)
