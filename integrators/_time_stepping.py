@@ -18,8 +18,8 @@ which the law acts.
 
 Contacts with friction (`nsdyn.Contacts`) need no guards: a scheme that resolves them finds their
 impulses in every step, by Newton's method from those of the step before. A step in which that fails
-is repeated, from impulses that a more careful search found for the end of the failed step and, by
-Moreau-Jean, with more methods for all problems in it                                          (4)
+is repeated, from impulses that a more careful search found for the end of the failed step, and with
+more methods for all problems in it                                                            (4)
 
 Their impacts are recorded all the same (`nsdyn.integrators._contact_steps`), but for those that the
 log has no room for: they change nothing in the run. If guards fire in the same step, there is one

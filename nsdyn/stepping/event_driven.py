@@ -43,6 +43,7 @@ from nsdyn.mechanics.closed_contacts import turned
 from nsdyn.mechanics.contact_rows import size as contact_size
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.projection import project
+from nsdyn.numerics.newton import once
 from nsdyn.status import Status
 from nsdyn.stepping import guard_rates
 from nsdyn.stepping.contact_change import change_contacts, settled
@@ -296,9 +297,9 @@ class EventDriven(AbstractIntegrator):
         carry = carry._replace(state=start)
         h = self._length(start, t_next)
         search = locate(model, start, h, p, self._flow(model, start, h, p))  # (2)
-        handled = lambda: self._handled(model, carry, search, h, t_next, law, p)
+        handled = lambda _: self._handled(model, carry, search, h, t_next, law, p)
         plain = self._smooth_piece(model, carry, search.end, h, t_next)
-        return _where_any(search.scan.fires, handled, plain)
+        return once(search.scan.fires, handled, plain)
 
     def _controlled_piece(
         self, model: Model, carry: Pieces, t_next: Number, law: AbstractLaw, p: Params
@@ -310,7 +311,7 @@ class EventDriven(AbstractIntegrator):
         end = self._smooth(model, start, h, p)  # (1)
         scan = scan_guards(model, start, end, h, p, INTERVALS_OF_LONG_STEPS)
 
-        def careful() -> Pieces:
+        def careful(_: Pieces) -> Pieces:
             flow = self._flow(model, start, h, p)
             method: Any = self.method
             known = Known(end, scan, method.allowed, self._finish(model, p))
@@ -318,7 +319,7 @@ class EventDriven(AbstractIntegrator):
             return self._handled(model, carry, search, h, t_next, law, p)
 
         plain = self._smooth_piece(model, carry, end, h, t_next)
-        return _where_any(_is_accurate(end) & scan.fires, careful, plain)
+        return once(_is_accurate(end) & scan.fires, careful, plain)
 
     def _smooth_piece(
         self, model: Model, carry: Pieces, end: State, h: Number, t_next: Number
@@ -537,13 +538,6 @@ class EventDriven(AbstractIntegrator):
         change = jnp.where(event.moves, -g / jnp.where(event.moves, slope, 1.0), 0.0)
         t, q, v = (y + rate * change for y, rate in zip(x, velocity, strict=True))  # (4)
         return state.point.replace(t=t, q=q, v=v)
-
-
-def _where_any(flag: Bool[Array, ""], rare: Callable, usual: Any) -> Any:
-    """`rare()` where the flag is set, else `usual`. A loop that runs once or not at all: in a
-    batch, unlike a conditional, it is skipped where no trajectory wants it."""
-    once = lambda _: (rare(), jnp.zeros((), bool))
-    return jax.lax.while_loop(lambda c: c[1], once, (usual, flag))[0]
 
 
 def _smooth(driver: EventDriven, model: Model, state: State, h: Number, p: Params) -> State:
