@@ -164,18 +164,20 @@ EACH1(acos) EACH1(atan) EACH1(sinh) EACH1(cosh) EACH1(tanh) EACH1(asinh) EACH1(a
 EACH1(exp) EACH1(exp2) EACH1(expm1) EACH1(log) EACH1(log1p) EACH1(cbrt) EACH1(erf) EACH1(erfc)
 EACH2(vd, atan2) EACH2(vd, pow) EACH2(vd, rem_) EACH2(vl, rem_) EACH2(vl, div_)
 EACH2(vd, nextafter)
-F vd gather_(const vd *p, vl k) { vd y; for (int l = 0; l < L; l++) y[l] = p[k[l]][l]; return y; }
-F vl gather_(const vl *p, vl k) { vl y; for (int l = 0; l < L; l++) y[l] = p[k[l]][l]; return y; }
-F vd gather_(const double *p, vl k) { vd y; for (int l = 0; l < L; l++) y[l] = p[k[l]]; return y; }
-F vl gather_(const i8 *p, vl k) { vl y; for (int l = 0; l < L; l++) y[l] = p[k[l]]; return y; }
-F vl gather_(const bool *p, vl k)
-{
-    vl y; for (int l = 0; l < L; l++) y[l] = -(i8)p[k[l]]; return y;
-}
-template <class T> F void scatter_(T *p, vl k, T x, vl m)
-{
-    for (int l = 0; l < L; l++) if (m[l]) p[k[l]][l] = x[l];
-}
+/* Lane by lane without a loop, in which numbers would go through memory. */
+#define VALUES(T, f) (T){LANES(f, COMMA)}
+#define COMMA ,
+#define THEN ;
+#define OWN(l) own[L * k[l] + l]
+#define SHARED(l) p[k[l]]
+#define FLAG(l) -(i8)p[k[l]]
+#define PUT(l) if (m[l]) p[k[l]][l] = x[l]
+F vd gather_(const vd *p, vl k) { const double *own = (const double *)p; return VALUES(vd, OWN); }
+F vl gather_(const vl *p, vl k) { const i8 *own = (const i8 *)p; return VALUES(vl, OWN); }
+F vd gather_(const double *p, vl k) { return VALUES(vd, SHARED); }
+F vl gather_(const i8 *p, vl k) { return VALUES(vl, SHARED); }
+F vl gather_(const bool *p, vl k) { return VALUES(vl, FLAG); }
+template <class T> F void scatter_(T *p, vl k, T x, vl m) { LANES(PUT, THEN); }
 """
 
 MEMORY = r"""
@@ -423,8 +425,10 @@ def prelude(lanes: int, rare: bool = False) -> str:
     scalar = TRIG.replace("@T@", "double").replace("@I@", "i8")
     vector = VECTOR_TRIG + TRIG.replace("@T@", "vd").replace("@I@", "vl")
     width = lanes if lanes > 1 else PACK
+    each = " between ".join(f"f({k})" for k in range(width))
     text = (
         f"#define L {width}\n"
+        f"#define LANES(f, between) {each}\n"
         + (LANES_AT_ONCE if lanes > 1 else "")
         + LEVELS.replace("@LEVEL@", level)
         + COMMON

@@ -42,12 +42,13 @@ WORTHLESS = 1e30  # an error that any other is smaller than
 
 
 class Iterate(NamedTuple):
-    """x and its w, their error, and how many iterations were made in all and in a row without
-    decrease."""
+    """x and its w, their error, the factor of eps in the next iteration, and how many iterations
+    were made in all and in a row without decrease."""
 
     x: Array
     w: Array
     error: Array
+    factor: Array
     rounds: Array
     stalled: Array
 
@@ -78,7 +79,7 @@ def newton(
         return wanted & (c.error > tolerance) & (c.rounds < limit) & (c.stalled < STALLED)
 
     def iterate(c: Iterate) -> Iterate:
-        eps = jnp.clip(c.error * less**c.rounds, *EPS)
+        eps = jnp.clip(c.error * c.factor, *EPS)
         J = problem.jacobian(c.x, c.w, eps)
         F = problem.residual(c.x, c.w).reshape(-1)
         dx = -small.solve_pivoted(J, F).reshape(k, d)  # (1)
@@ -88,6 +89,7 @@ def newton(
             x=jnp.where(usable, new.x, c.x),
             w=jnp.where(usable, new.w, c.w),
             error=jnp.where(usable, new.error, c.error),
+            factor=c.factor * less,
             rounds=c.rounds + 1,
             stalled=jnp.where(some, 0, c.stalled + 1),
         )
@@ -119,6 +121,7 @@ def begin(problem: ConeProblem, x0: Impulses) -> Iterate:
         x=jnp.where(usable, x0, 0.0),
         w=jnp.where(usable, w, problem.q),
         error=jnp.where(usable, error, WORTHLESS),
+        factor=jnp.ones(()),
         rounds=zero,
         stalled=zero,
     )

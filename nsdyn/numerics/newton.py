@@ -95,8 +95,9 @@ class Newton(eqx.Module):
 
     tolerance: the iteration ends when the last change, relative to the solution, is at most this.
     max_iterations: the largest number of iterations in one step; beyond it the run stops with
-        NOT_CONVERGED. Systems of more than 24 unknowns are solved by Broyden's method, in up to
-        four times as many iterations, and by Newton's where that does not converge.
+        NOT_CONVERGED. Systems of more than 24 unknowns, and steps with contacts, are solved by
+        Broyden's method, in up to four times as many iterations, and by Newton's where that does
+        not converge.
     """
 
     tolerance: Any = eqx.field(converter=_tolerance, default=1e-10)
@@ -153,10 +154,8 @@ class Newton(eqx.Module):
         fixed = _constant(args)
         x0, noise, weights, tolerance = jax.lax.stop_gradient((x0, noise, weights, self.tolerance))
         allowed = Allowed(tolerance, noise, weights)
-        few = x0.shape[0] <= DENSE
-        limit = (1 if few else 4) * self.max_iterations
         value = lambda x, before: function(x, before, fixed)
-        last = self._until(limit, *_broyden_keeping(value, x0, first, allowed))
+        last = self._until(4 * self.max_iterations, *_broyden_keeping(value, x0, first, allowed))
 
         def again(c: Keeping) -> Keeping:
             new = self._iterated(lambda x: x - value(x, first)[0], x0, allowed)
@@ -164,7 +163,7 @@ class Newton(eqx.Module):
             tries = c.tries + new.tries
             return c._replace(x=new.x, found=found, tries=tries, change=new.change)
 
-        if few and by_newton:
+        if x0.shape[0] <= DENSE and by_newton:
             last = once(~(last.change <= 1.0), again, last)
         args = (args, last.found)
         residual = lambda x, args: x - function(x, args[1], args[0])[0]
