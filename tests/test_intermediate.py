@@ -482,12 +482,50 @@ def test_position_is_traced():
     assert jax.tree.structure(law) == jax.tree.structure(other) and len(jax.tree.leaves(law)) == 1
 
 
-def test_a_pair_that_can_never_work_is_refused_before_compiling():
-    problem = problems.three_r_pendulum()
-    law = laws.GrassmannMidGradient()
-    with pytest.raises(nsdyn.ProblemError, match="each mode change of Scheduled changes"):
-        nsdyn.simulate(problem, EventDriven(RK4()), law=law, step=1e-3)
-    exchange = nsdyn.Scheduled([0.1], [nsdyn.lock(0), nsdyn.lock(1)])
-    assert not exchange.rank_always_changes
-    added = nsdyn.Switching([None, nsdyn.lock(0)], [lambda q, p: q[0]])
-    assert added.rank_always_changes
+NEVER = {
+    "lock": (problems.three_r_pendulum, laws.GrassmannMidGradient(), "Scheduled"),
+    "contact": (problems.bouncing_ball, laws.IntermediateGradient(0.5), "height"),
+    "contact beside a loop": (problems.pantograph, laws.GrassmannMidGradient(), "gap"),
+    "rebound": (problems.three_r_pendulum, laws.Restitution(0.5), "Scheduled"),
+    "lock beside loops": (problems.metamorphic_palm, laws.Restitution(0.5), "Scheduled"),
+}
+
+
+@pytest.mark.parametrize("name", NEVER)
+def test_a_pair_that_can_never_work_is_refused_before_compiling(name):
+    problem, law, part = NEVER[name]
+    with pytest.raises(nsdyn.ProblemError, match=f"each mode change of {part}"):
+        nsdyn.simulate(problem(), EventDriven(RK4()), law=law, step=1e-3)
+
+
+SWING, TURN = nsdyn.lock(0), nsdyn.lock(1)
+
+
+@pytest.mark.parametrize(
+    ("part", "changes_rank", "brings_rows"),
+    [
+        (nsdyn.Scheduled([0.1], [SWING, TURN]), False, True),
+        (nsdyn.Scheduled([0.1], [SWING, None]), False, False),
+        (nsdyn.Scheduled([0.1, 0.2], [None, SWING, None]), True, False),
+        (nsdyn.Scheduled([0.1], [None, (SWING, TURN)]), True, True),
+        (nsdyn.Switching([None, SWING], [lambda q, p: q[0]]), True, False),
+        (nsdyn.Switching([lambda q, t, p: q[0] ** 2, SWING], [lambda q, p: q[0]]), False, False),
+    ],
+)
+def test_what_is_certain_of_mode_changes(part, changes_rank, brings_rows):
+    assert part.rank_always_changes == changes_rank and part.always_brings_rows == brings_rows
+
+
+@pytest.mark.parametrize(
+    "law", [laws.IntermediateGradient(1.0), laws.Restitution(0.0), laws.Restitution([0.5, 0.0])]
+)
+def test_laws_that_may_work_are_not_refused(law):
+    assert nsdyn.testing.refusal(problems.metamorphic_palm(), EventDriven(RK4()), law) is None
+
+
+def test_a_law_that_is_traced_is_not_refused():
+    def end(e):
+        law = laws.Restitution(e)
+        return nsdyn.rollout(problems.three_r_pendulum(), EventDriven(RK4()), law=law, step=1e-3)
+
+    jax.eval_shape(end, 0.5)

@@ -155,8 +155,20 @@ class AbstractConstraint(eqx.Module):
         return False
 
     @property
+    def keeps_mode(self) -> bool:
+        """Whether it is certain that the mode never changes."""
+        return False
+
+    @property
     def rank_always_changes(self) -> bool:
-        """Whether it is certain that every mode change changes the number of independent rows."""
+        """Whether it is certain that every mode change that brings new rows changes the number of
+        independent rows, and that there are such mode changes."""
+        return False
+
+    @property
+    def always_brings_rows(self) -> bool:
+        """Whether it is certain that every mode change brings new rows, which hold from then on
+        whatever the velocity after it."""
         return False
 
     @property

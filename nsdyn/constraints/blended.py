@@ -76,6 +76,10 @@ class Blended(AbstractConstraint):
             raise ProblemError(f"Blended(sigma=...): expected a positive number, found {sigma!r}")
 
     @property
+    def keeps_mode(self) -> bool:
+        return True
+
+    @property
     def guards_use_lam(self) -> bool:
         return False
 

@@ -71,6 +71,11 @@ class Contact(AbstractConstraint):
     def mode_depends_on_impact(self) -> bool:
         return True
 
+    @property
+    def rank_always_changes(self) -> bool:
+        """A gap that closes at some rate is independent of those that are closed at rest."""
+        return True
+
     def start(
         self, q: Configuration, qdot: Configuration, t: Time, p: Params, scale: Scale
     ) -> Mode:

@@ -31,6 +31,10 @@ class Fixed(AbstractConstraint):
         require_function("Fixed", "g", self.g, 3, "g(q, t, p) -> (m,)")
 
     @property
+    def keeps_mode(self) -> bool:
+        return True
+
+    @property
     def guards_use_lam(self) -> bool:
         return False
 
@@ -66,6 +70,10 @@ class Nonholonomic(AbstractConstraint):
     @property
     def positional(self) -> bool:
         return False
+
+    @property
+    def keeps_mode(self) -> bool:
+        return True
 
     @property
     def guards_use_lam(self) -> bool:

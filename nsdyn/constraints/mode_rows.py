@@ -127,11 +127,18 @@ class ModeRows(eqx.Module):
         return all(isinstance(item, Lock) and item.linear for item in self.items)
 
     def rank_changes(self, pairs: Iterable[tuple[int, int]]) -> bool:
-        """Whether the numbers of rows in all these pairs of modes are certain to differ."""
-        if not self.linear:
-            return False
-        counts = [len(set(mode)) for mode in self.modes]
-        return all(counts[i] != counts[j] for i, j in pairs)
+        """Whether the numbers of rows are certain to differ in all those of these pairs of modes,
+        (before, after), whose second one brings new rows, and there is one."""
+        brings = [(i, j) for i, j in pairs if self._new(i, j)]
+        size = lambda i: len(set(self.modes[i]))
+        return self.linear and bool(brings) and all(size(i) != size(j) for i, j in brings)
+
+    def brings_rows(self, pairs: Iterable[tuple[int, int]]) -> bool:
+        """Whether in all these pairs of modes the second one is certain to bring new rows."""
+        return self.linear and all(self._new(i, j) for i, j in pairs)
+
+    def _new(self, before: int, after: int) -> set:
+        return set(self.modes[after]) - set(self.modes[before])
 
     def hold(self, q: AnyConfiguration, t: AnyTime, p: Params) -> tuple:
         return tuple(item.value(q, p) for item in self.locks)

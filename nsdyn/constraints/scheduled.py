@@ -78,8 +78,14 @@ class Scheduled(AbstractConstraint):
 
     @property
     def rank_always_changes(self) -> bool:
-        modes = range(len(self.mode_rows.modes))
-        return self.mode_rows.rank_changes(itertools.pairwise(modes))
+        return self.mode_rows.rank_changes(self._mode_changes())
+
+    @property
+    def always_brings_rows(self) -> bool:
+        return self.mode_rows.brings_rows(self._mode_changes())
+
+    def _mode_changes(self) -> list[tuple[int, int]]:
+        return list(itertools.pairwise(range(len(self.mode_rows.modes))))
 
     @property
     def guards_use_lam(self) -> bool:

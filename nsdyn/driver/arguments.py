@@ -191,7 +191,7 @@ def refusal(problem: Problem, integrator: IntegratorLike, law: AbstractLaw) -> s
         _contacts_refused(problem, driven, integrator)
         or _impact_law_refused(problem, law)
         or _pair_refused(problem, driven, integrator, law)
-        or _rank_refused(problem, law)
+        or _mode_changes_refused(problem, law)
     )
 
 
@@ -242,14 +242,23 @@ def _pair_refused(
     )
 
 
-def _rank_refused(problem: Problem, law: AbstractLaw) -> str | None:
-    """For a law that would have no answer to any mode change."""
-    parts = problem.constraint
+def _mode_changes_refused(problem: Problem, law: AbstractLaw) -> str | None:
+    """For a law that would have no answer to any mode change that brings new rows, or whose answer
+    would violate these rows at any mode change."""
+    name = type(law).__name__
+    parts = [part for part in problem.constraint if not part.keeps_mode]
     if law.needs_equal_rank and len(parts) == 1 and parts[0].rank_always_changes:
         return (
-            f"law: {type(law).__name__} needs as many independent constraints after a mode change "
-            f"as before it, but each mode change of {parts[0].title} changes their number. Use "
-            "PostSwitchGradient(), for instance"
+            f"law: {name} needs as many independent constraints after a mode change as before it, "
+            f"but each mode change of {parts[0].title} that brings a constraint changes their "
+            "number. Use PostSwitchGradient(), for instance"
+        )
+    if law.always_rebounds and parts and all(part.always_brings_rows for part in parts):
+        titles = " and ".join(part.title for part in parts)
+        return (
+            f"law: with {name} new constraints are left at once, but each mode change of {titles} "
+            "brings constraints that cannot open. Use PostSwitchGradient(), for instance, or "
+            "Contact in place of constraints that may open"
         )
     return None
 

@@ -176,8 +176,14 @@ class AbstractLaw(eqx.Module):
     @property
     def needs_equal_rank(self) -> bool:
         """Whether the law has an answer only where as many independent rows hold after a mode
-        change as before it. Such a law is refused at once for a constraint that never offers
-        that."""
+        change that brings new ones as before it. Such a law is refused at once for a constraint
+        that never offers that."""
+        return False
+
+    @property
+    def always_rebounds(self) -> bool:
+        """Whether v+ is certain to violate new constraints that v- violates. Such a law is refused
+        at once for constraints that do not open again."""
         return False
 
     @abstractmethod

@@ -182,6 +182,10 @@ class AbstractImpactLaw(AbstractLaw):
     def needs_equal_rank(self) -> bool:
         return self.bilateral.needs_equal_rank
 
+    @property
+    def always_rebounds(self) -> bool:
+        return self.bilateral.always_rebounds
+
     def decide(self, change: ModeChange) -> Jump:
         return self.bilateral.decide(change)
 

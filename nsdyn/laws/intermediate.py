@@ -68,6 +68,12 @@ class IntermediateGradient(AbstractLaw):
                 f"IntermediateGradient(position={found}): {MESSAGES[Status(np.max(codes))]}"
             )
 
+    @property
+    def needs_equal_rank(self) -> bool:
+        """Not with the new gradients, E = 1."""
+        known = not isinstance(self.position, jax.core.Tracer)
+        return known and bool(np.all(np.asarray(self.position) != 1.0))
+
     def decide(self, change: ModeChange) -> Jump:
         return _along(change, self.metric, grassmann.between(self.position))
 

@@ -54,6 +54,10 @@ class Restitution(AbstractLaw):
     def satisfies_new_constraints(self) -> bool:
         return False
 
+    @property
+    def always_rebounds(self) -> bool:
+        return not isinstance(self.e, jax.core.Tracer) and bool(np.all(np.asarray(self.e) > 0))
+
     def decide(self, change: ModeChange) -> Jump:
         rebound = jnp.where(change.kept, 0.0, self.e) * change.rates(change.v_step_start)
         return change.jump_by(-(change.rates(change.v_before) + rebound))  # (1)
