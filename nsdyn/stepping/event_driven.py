@@ -57,6 +57,7 @@ from nsdyn.stepping.integrator import (
     first_of,
 )
 from nsdyn.stepping.locate import (
+    INTERVALS,
     INTERVALS_OF_LONG_STEPS,
     EventSearch,
     Known,
@@ -67,9 +68,6 @@ from nsdyn.stepping.log import Log, put
 from nsdyn.stepping.mode_change import change_mode
 
 LAST_PIECE = 0.99  # of the rest of a step: such a piece is stretched to meet the grid time
-# Intervals in which guards are sampled on a step; on one with an event or error control there are
-# more (`nsdyn.stepping.locate`).
-INTERVALS = 4
 SLOW_PIECE = 0.01  # of the distance of samples: shorter steps need not follow a slip that turns
 
 

@@ -61,12 +61,14 @@ from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn._types import Guards, Number, Params, Scalar
 from nsdyn.mechanics.model import Model, Point
+from nsdyn.numerics.newton import once
 from nsdyn.stepping import guard_rates
 from nsdyn.stepping.detect import SLACK, GuardScan, between, scan_guards
 from nsdyn.stepping.integrator import State
 
-INTERVALS = 16
-INTERVALS_OF_LONG_STEPS = 8  # those under error control: all of them are looked at so
+INTERVALS = 4  # in which the guards are looked at
+INTERVALS_AT_EVENTS = 16  # and where something fires
+INTERVALS_OF_LONG_STEPS = 8  # of steps under error control, with and without events
 ITERATIONS = 60
 PATIENT = 8  # iterations before (5) takes turns with (1)
 CONVERGED = 4e-15
@@ -151,7 +153,7 @@ def locate(
         stop = advance(c.theta, c.end, c.tries == 0)
 
         def whole() -> EventSearch:
-            return _begun(start, c, stop, scan_guards(model, start, stop, h, p, INTERVALS))
+            return _begun(start, c, stop, _scanned(model, start, stop, h, p))
 
         def nearer() -> EventSearch:
             memory = stop.memory
@@ -171,6 +173,14 @@ def locate(
         guess = _zero_of_dense_output(model, start, search, h, p)
         search = search._replace(theta=guess)
     return jax.lax.while_loop(lambda c: ~c.done & (c.tries <= ITERATIONS), iterate, search)
+
+
+def _scanned(model: Model, start: State, end: State, h: Number, p: Params) -> GuardScan:
+    """The guards on a full step: as closely as at events only if something fires, so that a step
+    has the same events whether or not one was expected in it."""
+    closely = lambda _: scan_guards(model, start, end, h, p, INTERVALS_AT_EVENTS)
+    seen = scan_guards(model, start, end, h, p, INTERVALS)
+    return once(seen.fires, closely, seen)
 
 
 def _blank(model: Model, start: State) -> EventSearch:
