@@ -43,8 +43,9 @@ def next_step(memory: ControlledMemory, h: Number, error: Scalar, power: int) ->
     this memory."""
     wanted = memory.h_next
     before = jnp.where(memory.error > 0, jnp.maximum(memory.error, LEAST_BEFORE), USUAL)
-    trend = before ** (TREND / power)
-    factor = SAFETY * jnp.maximum(error, 1e-10) ** (-(1 - 0.75 * TREND) / power) * trend
+    # Logarithms of both errors do not wait for each other and cost less than powers.
+    fall = (1 - 0.75 * TREND) * jnp.log(jnp.maximum(error, 1e-10)) - TREND * jnp.log(before)
+    factor = SAFETY * jnp.exp(-fall / power)
     factor = jnp.where(jnp.isfinite(error), jnp.clip(factor, SLOWER, FASTER), SLOWER)
     new = factor * h  # (1)
     return jnp.where((error <= 1) & (h < wanted), jnp.maximum(new, wanted), new)
