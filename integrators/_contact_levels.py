@@ -59,14 +59,40 @@ c_N in (7). A coefficient mu(s) that follows the speed of slip is that at the en
 
 with s_1 that of vt, so that P_T - c_T = O(h^3) again.
 
-The unknowns of the iteration are v', u = U/(beta h^2) and r; (6), (7) and (8) are solved inside its
-residual, (6) with gap(q_1) linearised at the iterate. Its Jacobian is the identity up to terms of
-the order of h, so Broyden's method serves. After a step in which a contact opened, closed, began to
+Redundant contacts, such as the four corners of a box, have forces r and impulses P that are not
+unique; what they do is. So the unknowns of the iteration are v', u = U/(beta h^2) and, in place of
+r, with the responses B of `nsdyn.mechanics.contact_rows`,
+
+    B r,   B_N r_N,   and r_N where a given force presses                                     (13)
+
+which is all of r that (4) and (5) need. (6), (7) and (8) are solved inside the residual, (6) with
+gap(q_1) linearised at the iterate; of the solutions of (8) it takes one near r_0. Its Jacobian is
+the identity up to terms of the order of h, so Broyden's method serves. For the same reason the sets
+follow from what is unique, not from which of the contacts carry a force:
+
+    A  the gap that (6) leaves is 0,   up to `Tolerances.touch`
+    B  u_N = 0 in (7),   and a contact sticks if u_T = 0,   up to STILL |u| without impulses  (14)
+
+Otherwise a corner whose P_T is on the edge of the ball by chance would slip, in a direction that is
+round-off.
+
+A contact that lands would switch on its friction at the end of the step, which through the averages
+moves q_1, by O(h^2), perhaps so that it does not land; then no step exists. So in steps in which
+one may land friction moves q_1 as if it stayed what it was: to s N^T in U is added
+
+    h^2 beta k T^T (r_T1 - r_T0),   k of `nsdyn.integrators._alpha`                           (15)
+
+In sliding this is O(h^3), in the landing O(h^2), as all that a capturing scheme does there. One may
+land that is open at the start and has
+
+    gap_0 + h psi_N,0 <= d,   d of (3) of `nsdyn.integrators._contact_steps`                  (16)
+
+After a step in which a contact opened, closed, began to
 stick or to slip, or turned back, accelerations are no longer smooth: the averages start again from
 a = v', rb = r.
 
-Differences from the paper: (9), (11), the new start of the averages, and that R_T has no part in U
-(it would add h/2 T^T R_T: O(h^3) but for impacts, where q has errors of O(h) anyway).
+Differences from the paper: (9), (11), (14), (15), the new start of the averages, and that R_T has
+no part in U (it would add h/2 T^T R_T: O(h^3) but for impacts, where q has errors of O(h) anyway).
 
 G. Capobianco, J. Harsch, S. R. Eugster, R. I. Leine: A nonsmooth generalized-alpha method for
 mechanical systems with frictional contact. Int. J. Numer. Methods Eng. 122 (2021) 6497-6526.
@@ -77,10 +103,11 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from nsdyn._jitted import traced_once
-from nsdyn._types import Number, Params, Rows, Scalar, Velocity
+from nsdyn._types import Flag, Number, Params, Rows, Scalar, Velocity
 from nsdyn.integrators._alpha import Alpha, AlphaStep
 from nsdyn.integrators._contact_steps import Approach, ContactStep, shifted_law
 from nsdyn.integrators._time_stepping import (
@@ -95,11 +122,12 @@ from nsdyn.mechanics import contact_rows as contacts
 from nsdyn.mechanics.model import Model, Point
 from nsdyn.mechanics.saddle_point import ROUND_OFF, SaddlePoint
 from nsdyn.numerics import cone, small
-from nsdyn.numerics.cone_problem import OPEN, SLIP, STICK
+from nsdyn.numerics.cone_problem import OPEN, SLIP, STICK, Scaling
 from nsdyn.numerics.newton import Effort, Newton
 from nsdyn.stepping.mode_change import LawAnswer
 
 SLOWLY = 4.0  # slip, in units of its change in a step, of (10)
+STILL = 1e-9  # rates that count as 0 in (14), relative to those without impulses
 
 Forces = Float[Array, "k d"]
 PerContact = Float[Array, " k"]
@@ -138,8 +166,9 @@ class Settings(NamedTuple):
 class Touching(eqx.Module):
     """The contacts of a step: their law, their rates before, whether they slip at its start, the
     forces r_0 and rb_0, the impulses from which the search starts, the turn of the slip, None if
-    the impulse is opposite to the slip at the end, and whether more than Newton's method is tried
-    for (6) to (8), as in a step that is repeated."""
+    the impulse is opposite to the slip at the end, up to which size gaps count as 0, whether a
+    contact may land, (16), and whether more than Newton's method is tried for (6) to (8), as in a
+    step that is repeated."""
 
     law: AbstractShiftedLaw
     approach: Approach
@@ -148,6 +177,8 @@ class Touching(eqx.Module):
     rb: Forces
     P0: Forces
     turn: "Turn | None"
+    touch: PerContact
+    lands: Flag
     thorough: bool = eqx.field(static=True)
 
 
@@ -221,8 +252,9 @@ def advance(
     touching = _touching(model, point, memory, move, friction, law, p, thorough)
     args = (model, point, move, touching, p, new_mode)
     n = point.v.shape[0]
-    x0 = jnp.concatenate([memory.a, jnp.zeros(n), memory.r.reshape(-1)])
-    weights = _weights(model, point, p)
+    rows = contacts.ContactRows(SaddlePoint(model, point, p))
+    x0 = jnp.concatenate([memory.a, jnp.zeros(n), *Effect.of(rows, memory.r, touching.lands)])
+    weights = _weights(model, point, rows, p)
     noise = move.noise(model, point, weights[:n], newton.tolerance, p)
     residual = lambda x, args: x - _next(x, *args)
     x, effort = newton.solve(residual, x0, args, noise, weights, near_identity=True)
@@ -236,12 +268,15 @@ def advance(
     )
 
 
-def _weights(model: Model, point: Point, p: Params) -> Float[Array, " unknowns"]:
-    """Factors that give v', u and r a common unit: the roots of the masses, and of W for r."""
+def _weights(
+    model: Model, point: Point, rows: contacts.ContactRows, p: Params
+) -> Float[Array, " unknowns"]:
+    """Factors that give the unknowns a common unit: the roots of the masses, and of W for given
+    forces."""
     n = point.v.shape[0]
     one = jnp.broadcast_to(model.system.weights(point.q, p), (n,))
-    rows = contacts.ContactRows(SaddlePoint(model, point, p))
-    return jnp.concatenate([one, one, jnp.sqrt(jnp.maximum(jnp.diagonal(rows.W), 0.0))])
+    given = jnp.sqrt(jnp.maximum(rows.diagonal[:, 0], 0.0))[rows.pressed]
+    return jnp.concatenate([one, one, one, one, given])
 
 
 def _touching(
@@ -256,20 +291,25 @@ def _touching(
 ) -> Touching:
     before = contacts.padded(model, model.psi(point, p))
     ahead = contacts.gaps(model, point, p) + move.h * before[:, 0]
-    near = ahead <= model.scale.touch * contacts.sizes_of_gaps(model, point, p)
+    touch = model.scale.touch * contacts.sizes_of_gaps(model, point, p)
+    near = ahead <= touch
     rule = shifted_law(law)
-    slips = contacts.modes(model, point) == SLIP
+    mode = contacts.modes(model, point)
+    slips = mode == SLIP
     turn = None
     if friction == "mean" and before.shape[1] > 2:  # in the plane nothing turns
         turn = _foreseen(model, point, before, memory.a, slips, move.h, p)
+    approach = Approach.of(model, point, before, near, rule, True, move.h, p)  # (11)
     return Touching(
         law=rule,
-        approach=Approach.of(model, point, before, near, rule, True, move.h, p),  # (11)
+        approach=approach,
         slips=slips,
         r=memory.r,
         rb=memory.r + move.h * memory.turn,
         P0=memory.P,
         turn=turn,
+        touch=touch,
+        lands=jnp.any((mode == OPEN) & (ahead <= touch + approach.reach)),  # (16)
         thorough=thorough,
     )
 
@@ -319,14 +359,37 @@ def _foreseen(
     return Turn(only(_unit(slip)), only(_unit(slip + change)), faster(SLOWLY))
 
 
+class Effect(NamedTuple):
+    """What forces of the contacts, or impulses, do: the unknowns (13).
+
+    full: B r. pushed: the part of it that kap takes over, B_N r_N, or B r where contacts may land.
+    given: r_N where given forces press.
+    """
+
+    full: Velocity
+    pushed: Velocity
+    given: Float[Array, " pressed"]
+
+    @staticmethod
+    def of(rows: contacts.ContactRows, r: Forces, lands: Flag) -> "Effect":
+        full = small.matvec(rows.B, r.reshape(-1))
+        normal = small.matvec(rows.B[:, :: rows.shape[1]], r[:, 0])
+        return Effect(full, jnp.where(lands, full, normal), r[rows.pressed, 0])
+
+    @staticmethod
+    def among(x: Float[Array, " effects"], n: int) -> "Effect":
+        return Effect(x[:n], x[n : 2 * n], x[2 * n :])
+
+
 class Solved(NamedTuple):
-    """The right-hand sides for (v', u, r), the multipliers, the end of the step, the answer of the
-    law, and the contacts: impulses, modes, and what the step knows of them."""
+    """The right-hand sides for the unknowns, the multipliers, the end of the step, the answer of
+    the law, and the contacts: forces, impulses, modes, and what the step knows of them."""
 
     x: Array
     lam: Rows
     end: Point
     found: LawAnswer | None
+    r: Forces
     P: Forces
     mode: Int[Array, " k"]
     contact: ContactStep
@@ -334,7 +397,7 @@ class Solved(NamedTuple):
 
 @traced_once
 def _next(x: Float[Array, " unknowns"], *args: Any) -> Float[Array, " unknowns"]:
-    """The right-hand sides for (v', u, r)."""
+    """The right-hand sides for the unknowns."""
     return _solved(x, *args).x
 
 
@@ -351,36 +414,51 @@ def _solved(
     dv = x[:n]
     length = move.c.beta * move.h**2
     U = length * x[n : 2 * n]
-    r = x[2 * n :].reshape(touching.r.shape)
+    effect = Effect.among(x[2 * n :], n)
     free = move.velocity(dv)
     q = model.system.moved(point.q, move.increment(dv) + U, p)  # (2)
     end = point.replace(t=point.t + move.h, q=q, v=free)
     end = end if new_mode is None else new_mode.enter(end)
     here = SaddlePoint(model, end, p)
     rows = contacts.ContactRows(here)
-    impulse, push = _totals(r, touching, move)
-    U, pushed = _pushed(here, rows, U, push, touching, move.h)
+    c, given, s = _totals(rows, effect, touching, move)
+    U, pushed, left = _pushed(here, rows, U, s, touching, move.h)
     found = None if new_mode is None else new_mode.ask_law(model, point, here, free, p)
     jump = projected(here, free) if found is None else found.jump
-    other = _other_rates(here, rows, jump.v_after, impulse)
-    on = (pushed.mode != OPEN) | rows.pressed
-    problem = _velocities(here, rows, jump.v_after, other, touching, on)
+    other = jump.v_after - c
+    on = (pushed.mode != OPEN) | (left <= touching.touch) | rows.pressed  # (14)
+    problem, rates = _velocities(here, rows, jump.v_after, other, given, touching, on)
     answer = problem.solve(touching.P0, thorough=touching.thorough)
-    jump = Jump(*rows.landed(*jump, answer.P - impulse))  # (1), (4)
+    end = end.replace(v=other + small.matvec(rows.B, answer.P.reshape(-1)))  # (1), (4)
+    mode = _modes(problem, answer)
+    at = _pressed(here, rows, end.v, mode, touching.r, touching.thorough)
+    R = answer.P - _impulses(at.r, touching, move)
+    jump = Jump(*rows.landed(*jump, R))._replace(v_after=end.v)
     found = None if found is None else found._replace(jump=jump)
-    end = end.replace(v=jump.v_after)
-    at = _pressed(here, rows, end.v, answer.mode, touching.r, touching.thorough)
     solved = pushed.solved & answer.solved & at.solved
-    known = (jump, rows, other, rows.moving(answer.P), touching.approach, touching.law)
+    known = (jump, rows, rates, rows.moving(answer.P), touching.approach, touching.law)
     return Solved(
-        x=jnp.concatenate([at.a, U / length, at.r.reshape(-1)]),
+        x=jnp.concatenate([at.a, U / length, *Effect.of(rows, at.r, touching.lands)]),
         lam=at.lam + jump.Lam / move.h,
         end=end,
         found=found,
+        r=at.r,
         P=answer.P,
-        mode=answer.mode,
+        mode=mode,
         contact=ContactStep.of(problem, solved, *known),
     )
+
+
+def _modes(problem: contacts.ContactProblem, answer: cone.Answer) -> Int[Array, " k"]:
+    """The modes of (7), by (14)."""
+    scaling = Scaling.of(problem.W, problem.b, problem.on)
+    b = problem.b
+    u = small.matvec(problem.W, answer.P.reshape(-1)).reshape(b.shape) + b
+    u = scaling.r[:, None] * u
+    still = STILL * scaling.c
+    closed = (answer.mode != OPEN) | (scaling.on & (u[:, 0] <= still))
+    rests = jnp.sum(u[:, 1:] ** 2, axis=1) <= still**2
+    return jnp.where(closed, jnp.where(rests, STICK, SLIP), OPEN)
 
 
 def _averaged(c: Alpha, r: Forces, r0: Forces, rb0: Forces) -> Forces:
@@ -388,61 +466,75 @@ def _averaged(c: Alpha, r: Forces, r0: Forces, rb0: Forces) -> Forces:
     return ((1 - c.af) * r + c.af * r0 - c.am * rb0) / (1 - c.am)
 
 
-def _totals(r: Forces, touching: Touching, move: AlphaStep) -> tuple[Forces, PerContact]:
-    """c of (4) and s of (5)."""
+def _totals(
+    rows: contacts.ContactRows, r: Effect, touching: Touching, move: AlphaStep
+) -> tuple[Velocity, Float[Array, " pressed"], Velocity]:
+    """B c and the given normal forces in c, (4), and B_N s of (5) with (15). Of the forces at the
+    end only r is known; what the others add is that of r_1 = 0."""
     h = move.h
+    k = move.c.k
     beta = move.c.beta
+    late = h * move.c.gamma * k
+    c = Effect.of(rows, _impulses(jnp.zeros_like(touching.r), touching, move), touching.lands)
+    rb = _averaged(move.c, jnp.zeros_like(touching.r), touching.r, touching.rb)
+    s = h * h * ((0.5 - beta) * touching.rb + beta * rb)
+    kept = jnp.where(touching.lands, -h * h * beta * k * touching.r, 0.0)
+    s = jnp.concatenate([s[:, :1], kept[:, 1:]], axis=1).reshape(-1)
+    s = small.matvec(rows.B, s) + h * h * beta * k * r.pushed  # (5), (15)
+    return c.full + late * r.full, c.given + late * r.given, s  # (4)
+
+
+def _impulses(r: Forces, touching: Touching, move: AlphaStep) -> Forces:
+    """c of (4)."""
     gamma = move.c.gamma
     rb = _averaged(move.c, r, touching.r, touching.rb)
-    c = h * ((1 - gamma) * touching.rb + gamma * rb)
-    s = h * h * ((0.5 - beta) * touching.rb + beta * rb)
-    return c, s[:, 0]
+    return move.h * ((1 - gamma) * touching.rb + gamma * rb)
 
 
 def _pushed(
     here: SaddlePoint,
     rows: contacts.ContactRows,
     U: Velocity,
-    s: PerContact,
+    s: Velocity,
     touching: Touching,
     h: Scalar,
-) -> tuple[Velocity, cone.Answer]:
-    """The next U, and kap of (6)."""
+) -> tuple[Velocity, cone.Answer, PerContact]:
+    """The next U, kap of (6), and the gaps that it leaves; s is B_N s."""
     d = rows.shape[1]
     B = rows.B[:, ::d]
     other = here.smallest_motion_of_positions(small.matvec(here.G, U) - here.g())
     gaps = contacts.gaps(here.model, here.point, here.p)
-    b = gaps + rows.normal_rates(other - U - small.matvec(B, s))
+    b = gaps + rows.normal_rates(other - U - s)
     start = 0.5 * h * h * touching.r[:, :1]
     on = jnp.ones(b.shape, bool)
     given = (rows.W[::d, ::d], b[:, None], jnp.zeros_like(b), on, start)
     found = cone.solve(*given, thorough=touching.thorough)
-    return other + small.matvec(B, found.P[:, 0] - s), found  # (5)
-
-
-def _other_rates(here: SaddlePoint, rows: contacts.ContactRows, v: Velocity, c: Forces) -> Forces:
-    """The rates of the contacts that a step without their impulses would end with; v contains those
-    of their forces, c."""
-    rates = contacts.padded(here.model, here.psi(v))
-    return rates - small.matvec(rows.W, c.reshape(-1)).reshape(c.shape)
+    left = small.matvec(rows.W[::d, ::d], found.P[:, 0]) + b
+    return other + small.matvec(B, found.P[:, 0]) - s, found, left  # (5)
 
 
 def _velocities(
     here: SaddlePoint,
     rows: contacts.ContactRows,
     v: Velocity,
-    other: Forces,
+    other: Velocity,
+    given: Float[Array, " pressed"],
     touching: Touching,
     on: Bool[Array, " k"],
-) -> contacts.ContactProblem:
-    """The problem (7), with (9); v is the velocity that the other constraints leave."""
+) -> tuple[contacts.ContactProblem, Forces]:
+    """The problem (7), with (9), and the rates without impulses of the contacts; v is the velocity
+    that the other constraints leave, with the forces of the contacts, and `other` without them;
+    `given` are the impulses where given forces press."""
     rates = contacts.padded(here.model, here.psi(v))
-    b = other + touching.approach.shift
+    pressing = jnp.zeros(on.shape).at[np.flatnonzero(rows.pressed)].set(given)
+    free = contacts.padded(here.model, here.psi(other)) + rows.given(pressing)
+    b = free + touching.approach.shift
     W = rows.W
     if touching.turn is not None:
         turned = touching.turn.apply(rates, W.reshape(*rows.shape, -1), b[:, :, None])
         W, b = turned[0].reshape(W.shape), turned[1][:, :, 0]
-    return contacts.ContactProblem(W=W, b=b, mu=_mean_friction(here, rates, touching), on=on)
+    mu = _mean_friction(here, rates, touching)
+    return contacts.ContactProblem(W=W, b=b, mu=mu, on=on), free
 
 
 def _mean_friction(here: SaddlePoint, rates: Forces, touching: Touching) -> PerContact:
@@ -509,7 +601,7 @@ def _remembered(
     """The memory at the end of a step; the averages start again where accelerations jumped."""
     n = point.v.shape[0]
     kept = move.memory(x[:n], at.lam, effort)
-    r = x[2 * n :].reshape(at.P.shape)
+    r = at.r
     rb = _averaged(move.c, r, memory.r, memory.r + move.h * memory.turn)
     back = jnp.sum(r[:, 1:] * memory.r[:, 1:], axis=1) < 0
     jumped = jnp.any(back | (at.mode != contacts.modes(model, point)))

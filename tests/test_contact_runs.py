@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 
 import nsdyn
 from nsdyn import problems
-from nsdyn.integrators import RK4, EventDriven, MoreauJean
+from nsdyn.integrators import NSGA, RK4, EventDriven, MoreauJean
 from nsdyn.multibody import free_bodies, surfaces
 from nsdyn.studies.lib.bench.contacts import falling_box
 
@@ -287,4 +287,33 @@ def test_all_contact_problems_of_bouncing_boxes_are_solved():
     box = falling_box()
     v0 = np.linspace(0.5, 1.0, 512)[:, None] * np.asarray(box.v0)
     found = nsdyn.sweep(box, MoreauJean(), step=2e-3, v0=v0, save_every=1000)
+    assert found.ok.all()
+
+
+def faster(count):
+    """Speeds of boxes that strike the floor with several corners, one after the other."""
+    return np.linspace(0.5, 1.0, count)[:, None] * np.asarray(falling_box().v0)
+
+
+def test_forces_of_corners_need_not_be_unique():
+    """NSGA; the first strikes of eight boxes."""
+    found = nsdyn.sweep(falling_box(), NSGA(), step=2e-3, t_end=0.45, save_every=225, v0=faster(8))
+    assert found.ok.all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", ["line", "flat", "any"])
+def test_all_boxes_bounce_with_nsga(start):
+    """128 that differ in speed, that fall flat, and that fall and turn in any direction."""
+    random = np.random.default_rng(1)
+    v0 = random.normal(size=(128, 6)) * [1, 1, 1, 3, 3, 3]
+    turned = random.normal(size=(128, 4))
+    if start == "flat":
+        turned = [1.0, 0.0, 0.0, 0.0] + 0.1 * random.normal(size=(128, 4))
+        v0 = v0 * [1, 1, 1, 0.1, 0.1, 0.3]
+    turned = turned / np.linalg.norm(turned, axis=1)[:, None]
+    box = falling_box()
+    q0 = np.concatenate([np.tile(np.asarray(box.q0)[:3], (128, 1)), turned], axis=1)
+    given = {"v0": faster(128)} if start == "line" else {"v0": v0, "q0": q0}
+    found = nsdyn.sweep(box, NSGA(), step=2e-3, save_every=1000, **given)
     assert found.ok.all()
