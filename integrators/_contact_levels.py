@@ -87,9 +87,8 @@ land that is open at the start and has
 
     gap_0 + h psi_N,0 <= d,   d of (3) of `nsdyn.integrators._contact_steps`                  (16)
 
-After a step in which a contact opened, closed, began to
-stick or to slip, or turned back, accelerations are no longer smooth: the averages start again from
-a = v', rb = r.
+After a step in which a contact opened, closed, began to stick or to slip, or turned back,
+accelerations are no longer smooth: the averages start again from a = v', rb = r.
 
 Differences from the paper: (9), (11), (14), (15), the new start of the averages, and that R_T has
 no part in U (it would add h/2 T^T R_T: O(h^3) but for impacts, where q has errors of O(h) anyway).

@@ -296,9 +296,9 @@ def faster(count):
 
 
 def test_forces_of_corners_need_not_be_unique():
-    """NSGA; the first strikes of eight boxes."""
-    found = nsdyn.sweep(falling_box(), NSGA(), step=2e-3, t_end=0.45, save_every=225, v0=faster(8))
-    assert found.ok.all()
+    """NSGA; the first strikes of a box."""
+    v0 = faster(2)[0]
+    assert nsdyn.simulate(falling_box(), NSGA(), step=2e-3, t_end=0.4, save_every=200, v0=v0).ok
 
 
 @pytest.mark.slow
