@@ -423,6 +423,24 @@ def test_products_by_powers_of_two_become_one():
 
 
 @pytest.mark.parametrize("lanes", LANES)
+def test_sums_take_in_the_products_that_only_they_use(lanes):
+    """Rounded once, where the machine can; and x y - x y is 0 all the same."""
+    function = lambda x, y: [x * y + 3.0, 3.0 - x * y, x * y - y, y - y * y, jnp.sin(y * y), x - x]
+    nothing = lambda x, y: [x * y - x * y]
+    rng = np.random.default_rng(0)
+    args = rng.normal(size=lanes), rng.normal(size=lanes)
+    one = [x[0] for x in args]
+    text = Source(traced(function, one, lanes)[0], [lanes > 1] * 2, lanes).text
+    main = text[text.index('extern "C" void program') :]
+    assert main.count("mad(") == 3  # y y is the argument of a sine too
+    given = args if lanes > 1 else one
+    for of in function, nothing:
+        for native, xla in zip(translate(of, one, None, lanes)(given), of(*args), strict=True):
+            np.testing.assert_allclose(native, xla if lanes > 1 else xla[0], rtol=1e-13, atol=1e-16)
+    assert not np.any(translate(nothing, one, None, lanes)(given)[0])
+
+
+@pytest.mark.parametrize("lanes", LANES)
 def test_the_caller_of_a_function_computes_sines_of_what_it_passes(lanes, monkeypatch):
     """Once for several calls, and not at all if the function may do without."""
     monkeypatch.setattr(functions, "LARGE", 1)

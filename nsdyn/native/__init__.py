@@ -16,7 +16,9 @@ Small arrays are taken apart into scalar expressions, larger ones live in memory
     choice     which backend is wanted
 
 Answers equal those of XLA to round-off, with one liberty: a factor that is zero by structure makes
-its product zero, even if the other factor is infinite or NaN.
+its product zero, even if the other factor is infinite or NaN. A product that is only added or
+subtracted is not rounded before, on machines that can (x y + z); the text says where, so single
+runs, batches and quickly compiled programs round alike.
 
 May import: what lies directly in nsdyn.
 """

@@ -20,6 +20,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 KINDS = {dtype.str: kind for kind, dtype in DTYPES.items()}  # numpy composes names each time
 NOTHING = np.dtype([("float0", "V")])  # the type of tangents of integers, which are never used
+SUMS = {"add", "sub"}
 COMMUTATIVE = {"add", "mul", "max", "min", "and", "or", "xor", "eq", "ne"}
 
 
@@ -31,9 +32,10 @@ def kind_of(dtype: Any) -> str:
 
 
 class Node:
-    """One number. `uniform` if all lanes share it; `name` is its C++ variable once it has one."""
+    """One number. `uniform` if all lanes share it; `name` is its C++ variable once it has one;
+    `only_added` as long as other numbers only add it or subtract it."""
 
-    __slots__ = ("args", "const", "kind", "name", "op", "uniform")
+    __slots__ = ("args", "const", "kind", "name", "only_added", "op", "uniform")
 
     def __init__(self, op: str, kind: str, args: tuple, const=None, name=None, uniform=True):
         self.op = op
@@ -42,6 +44,10 @@ class Node:
         self.const = const
         self.name = name
         self.uniform = uniform
+        self.only_added = True
+        if op not in SUMS:
+            for arg in args:
+                arg.only_added = False
 
     @property
     def known(self) -> bool:

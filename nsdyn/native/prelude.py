@@ -46,6 +46,11 @@ double log1p(double); double cbrt(double); double erf(double); double erfc(doubl
 double atan2(double, double); double pow(double, double); double fmod(double, double);
 double nextafter(double, double);
 }
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+F double mad(double x, double y, double z) { return __builtin_fma(x, y, z); }
+#else
+F double mad(double x, double y, double z) { return x * y + z; }
+#endif
 F bool any(bool x) { return x; }
 F bool all(bool x) { return x; }
 F double choose(bool p, double a, double b) { return p ? a : b; }
@@ -87,20 +92,19 @@ TRIG = r"""
 F void trig(@T@ x, @T@ &s, @T@ &c)
 {
     const double magic = 6755399441055744.0;
-    @T@ k = x * 0.63661977236758134308 + magic;
+    @T@ k = mad(x, 0.63661977236758134308, magic);
     @I@ n; __builtin_memcpy(&n, &k, sizeof n);
     k = k - magic;
-    const @T@ r = ((x - k * 1.57079632673412561417e+00) - k * 6.07710050630396597660e-11)
-        - k * 2.02226624879595063154e-21;
+    const @T@ r = mad(k, -2.02226624879595063154e-21, mad(k, -6.07710050630396597660e-11,
+        mad(k, -1.57079632673412561417e+00, x)));
     const @T@ z = r * r, zz = z * z, z4 = zz * zz;
-    const @T@ ps = r + r * z * ((-1.66666666666666324348e-01 + z * 8.33333333332248946124e-03)
-        + (zz * (-1.98412698298579493134e-04 + z * 2.75573137070700676789e-06)
-        + z4 * (-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10)));
+    const @T@ ps = mad(r * z, mad(z, 8.33333333332248946124e-03, -1.66666666666666324348e-01)
+        + mad(zz, mad(z, 2.75573137070700676789e-06, -1.98412698298579493134e-04),
+        z4 * mad(z, 1.58969099521155010221e-10, -2.50507602534068634195e-08)), r);
     const @T@ h = 0.5 * z, w = 1.0 - h;
-    const @T@ pc = w + (((1.0 - w) - h) + zz * ((4.16666666666666019037e-02
-        + z * -1.38888888888741095749e-03) + (zz * (2.48015872894767294178e-05
-        + z * -2.75573143513906633035e-07) + z4 * (2.08757232129817482790e-09
-        + z * -1.13596475577881948265e-11))));
+    const @T@ pc = w + mad(zz, mad(z, -1.38888888888741095749e-03, 4.16666666666666019037e-02)
+        + mad(zz, mad(z, -2.75573143513906633035e-07, 2.48015872894767294178e-05),
+        z4 * mad(z, -1.13596475577881948265e-11, 2.08757232129817482790e-09)), (1.0 - w) - h);
     @I@ a, b; __builtin_memcpy(&a, &ps, sizeof a); __builtin_memcpy(&b, &pc, sizeof b);
     const @I@ odd = -(n & 1);
     @I@ ss = (a & ~odd) | (b & odd), cc = (b & ~odd) | (a & odd);
@@ -120,6 +124,34 @@ static __attribute__((noinline, cold)) void far_trig(double x, double &s, double
 VECTOR_TRIG = r"""
 typedef double vd __attribute__((vector_size(8 * L)));
 typedef long vl __attribute__((vector_size(8 * L)));
+#if defined(__FMA__) && !defined(__clang__) && L % 4 == 0
+#if defined(__AVX512F__) && L % 8 == 0
+typedef double part __attribute__((vector_size(64)));
+#define MAD(x, y, z) __builtin_ia32_vfmaddpd512_mask(x, y, z, -1, 4)
+#else
+typedef double part __attribute__((vector_size(32)));
+#define MAD(x, y, z) __builtin_ia32_vfmaddpd256(x, y, z)
+#endif
+F vd mad(vd x, vd y, vd z)
+{   /* register by register */
+    const int n = sizeof(vd) / sizeof(part);
+    part a[n], b[n], c[n];
+    __builtin_memcpy(a, &x, sizeof x); __builtin_memcpy(b, &y, sizeof y);
+    __builtin_memcpy(c, &z, sizeof z);
+    for (int k = 0; k < n; k++) c[k] = MAD(a[k], b[k], c[k]);
+    __builtin_memcpy(&z, c, sizeof z);
+    return z;
+}
+#else
+F vd mad(vd x, vd y, vd z)
+{
+    for (int l = 0; l < L; l++) z[l] = mad(x[l], y[l], z[l]);
+    return z;
+}
+#endif
+F vd mad(vd x, double y, double z) { return mad(x, y - (vd){}, z - (vd){}); }
+F vd mad(vd x, double y, vd z) { return mad(x, y - (vd){}, z); }
+F vd mad(vd x, vd y, double z) { return mad(x, y, z - (vd){}); }
 F bool any(vl x) { i8 y = 0; for (int l = 0; l < L; l++) y |= x[l]; return y != 0; }
 F vd abs_(vd x) { return (vd)((vl)x & 0x7fffffffffffffffL); }
 static __attribute__((noinline, cold)) void far_trig(vd x, vd &s, vd &c)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from nsdyn.native.graph import BOOL, FLOAT, INT, SHORT, Graph, Node
+from nsdyn.native.graph import BOOL, FLOAT, INT, SHORT, SUMS, Graph, Node
 from nsdyn.native.prelude import PACK
 from nsdyn.native.unsupported import Unsupported
 
@@ -158,7 +158,7 @@ class Writer:
             if node.op == "const" or node.name is not None:
                 stack.pop()
                 continue
-            waiting = [a for a in node.args if a.op != "const" and a.name is None]
+            waiting = [a for a in terms(node) if a.op != "const" and a.name is None]
             if waiting:
                 stack += waiting
                 continue
@@ -168,7 +168,7 @@ class Writer:
     def _write(self, node: Node) -> None:
         type_ = self.type(node.kind, node.uniform)
         lanes = not node.uniform
-        args = [self.value(a, lanes) for a in node.args]
+        args = [self.value(a, lanes) for a in terms(node)]
         if node.op in ("sin", "cos"):
             node.name = self._trig(node, args[0], type_)
         else:
@@ -305,10 +305,32 @@ def literal(node: Node) -> str:
     return repr(value) if value >= 0 else f"({value!r})"
 
 
+def product(node: Node) -> int | None:
+    """Which of two terms is a product that the sum takes in, rounded once for both."""
+    if node.op not in SUMS or node.kind != FLOAT or node.args[0] is node.args[1]:
+        return None  # what is subtracted from itself leaves nothing
+    a, b = (x.op == "mul" and x.only_added for x in node.args)
+    return 1 if b else 0 if a else None
+
+
+def terms(node: Node) -> tuple[Node, ...]:
+    """What the text of an operation needs: its arguments, or x, y, z of x y + z."""
+    which = product(node)
+    if which is None:
+        return node.args
+    return (*node.args[which].args, node.args[1 - which])
+
+
 def operation(node: Node, args: list[str]) -> str:
-    """The text of one operation."""
+    """The text of one operation on its terms."""
     op, kind, lanes = node.op, node.kind, not node.uniform
     of = node.args[0].kind
+    which = product(node)
+    if which is not None:
+        x, y, z = args
+        if op == "add":
+            return f"mad({x}, {y}, {z})"
+        return f"mad({x}, {y}, -{z})" if which == 0 else f"mad(-{x}, {y}, {z})"
     if op in INFIX:
         if lanes and of == BOOL and op in ("eq", "ne"):
             text = f"{args[0]} ^ {args[1]}"
