@@ -30,10 +30,11 @@ With gamma the real eigenvalue of A, z_i = y_i - y_0, J = dy'/dy and y = (q, v),
 
     err = |(I - h gamma J)^-1 gamma (h y'_0 + sum_i E_i z_i)|,    r = 4                       (4)
 
-in units of atol + rtol max(|y_0|, |y_1|), root mean square. A smooth motion without stiffness is
-more accurate than that: its error falls with h^6. But the velocities of stiff springs have errors
-of the size of (4), which is why, other than in the program RADAU5, tolerances are not loosened.
-What y_0 itself has of such an error makes y'_0 large, and (4) with it, however small h is; the next
+in units of atol + rtol max(|y_0|, |y_1|), its largest entry (a root mean square would let a
+velocity err by more than is allowed for it). A smooth motion without stiffness is more accurate
+than that: its error falls with h^6. But the velocities of stiff springs have errors of the size
+of (4), which is why, other than in the program RADAU5, tolerances are not loosened. What y_0
+itself has of such an error makes y'_0 large, and (4) with it, however small h is; the next
 stages damp it. So when a step is repeated, (I - h gamma J)^-1 is applied twice: linearly that is
 y'(y_0 + err) in place of y'_0, as in RADAU5. (Applied twice at once it hides errors: a driven mass
 at the tolerance 1e-4 had an error of 1e-2.)
@@ -289,7 +290,7 @@ class RadauIIA(AbstractErrorControlled):
         r = GAMMA * (h * first + jnp.asarray(E) @ z)
         filtered = _filter(J, GAMMA * h)
         e = jax.lax.fori_loop(0, jnp.where(again, 2, 1), lambda _, e: filtered(e), r)
-        return jnp.sqrt(jnp.mean((e / (self.atol + self.rtol * size)) ** 2))  # (4)
+        return jnp.max(jnp.abs(e) / (self.atol + self.rtol * size))  # (4)
 
 
 def _constant(tree: Any) -> Any:

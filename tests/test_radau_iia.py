@@ -143,8 +143,8 @@ def test_a_stiff_mechanism_with_a_constraint():
 def test_an_error_at_the_start_of_a_step_does_not_shorten_it():
     """A slider crank with a stiff rod, against one with a rigid rod, which is shorter by 1e-6 m at
     most. Velocities of the rod have errors of which a step starts, and which no shorter step makes
-    smaller: without regard to this, 72 steps and eight in vain one after the other."""
-    found = run(slider_crank(), method(1e-4, max_steps=60), step=10.0)
+    smaller: without regard to this, more than 80 steps."""
+    found = run(slider_crank(), method(1e-4, max_steps=75), step=10.0)
     assert int(found.status) == Status.OK
     assert int(found.iterations) <= 120
     t = np.linspace(0.0, 10.0, 11)
