@@ -2,6 +2,7 @@
 without a compiler, and whole runs."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -499,7 +500,34 @@ def test_a_corrupt_entry_is_made_again(cache, suffix, content):
     if content is not None:
         entry.write_bytes(content)
     assert build.library(text).answer() == 43 + len(suffix)
-    assert build._is_sound(entry.with_suffix(".so"), entry.with_suffix(".sum"))
+    assert build._is_sound(entry.with_suffix(".so"))
+
+
+@pytest.mark.parametrize("damage", ["cut short", "of another name", "of another machine"])
+def test_an_entry_that_is_not_what_it_should_be_is_made_again(cache, damage):
+    """A library that was cut short; an intact one, with its seal, under another name; and one with
+    a right seal that this machine cannot load."""
+    number = 50 + len(damage)
+    text, other = TEXT.replace("42", str(number)), TEXT.replace("42", "49")
+    entry = build.cache_folder("native") / f"{build.name_of(text)}.so"
+    seal = entry.with_suffix(".sum")
+    made = cache / f"{build.name_of(other)}.so"
+    assert build.library(other).answer() == 49
+    assert build.kept_library(made.stem).answer() == 49
+    if damage == "cut short":
+        assert build.library(text).answer() == number
+        content = entry.read_bytes()
+        entry.unlink()  # it is loaded
+        entry.write_bytes(content[:-100])
+    elif damage == "of another name":
+        shutil.copy(made, entry)
+        shutil.copy(made.with_suffix(".sum"), seal)
+    else:
+        entry.write_bytes(b"no library")
+        seal.write_text(build._seal(entry.stem, entry), "ascii")
+    assert build.kept_library(entry.stem) is None
+    assert build.library(text).answer() == number
+    assert build.kept_library(entry.stem).answer() == number
 
 
 def test_without_a_cache_nothing_is_left(tmp_path, monkeypatch):
