@@ -537,11 +537,32 @@ def test_without_a_cache_nothing_is_left(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_two_processes_at_once(cache):
+WAITING = """#!/bin/sh
+# A compiler that waits until two of its kind are at work.
+echo > "{meeting}/$$"
+for k in $(seq 200); do
+    [ "$(ls "{meeting}" | wc -l)" -ge 2 ] && break
+    sleep 0.05
+done
+exec "{compiler}" "$@"
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell script")
+def test_two_processes_that_compile_the_same_at_once(cache, tmp_path, monkeypatch):
+    meeting, script = tmp_path / "meeting", tmp_path / "bin" / "c++"
+    meeting.mkdir()
+    script.parent.mkdir()
+    script.write_text(WAITING.format(meeting=meeting, compiler=build.compiler()), "utf-8")
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
     code = f"from nsdyn.native.build import library; assert library({TEXT!r}).answer() == 42"
     run = lambda: subprocess.Popen([sys.executable, "-c", code])
     assert [process.wait() for process in [run(), run()]] == [0, 0]
+    assert len(list(meeting.iterdir())) == 2
     assert sorted(path.suffix for path in cache.iterdir()) == [".so", ".sum"]
+    monkeypatch.setattr(build, "_compiled", None)
+    assert build.kept_library(build.name_of(TEXT)).answer() == 42
 
 
 def test_no_compiler(monkeypatch):
