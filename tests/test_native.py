@@ -15,6 +15,8 @@ from mechanisms import pegged_swing
 
 import nsdyn
 from nsdyn import problems
+from nsdyn.driver import batch_run
+from nsdyn.driver.arguments import batch_values, setup
 from nsdyn.integrators import NSGA, RK4, DormandPrince, EventDriven, RadauIIA
 from nsdyn.laws import grassmann
 from nsdyn.native import build, functions
@@ -622,6 +624,34 @@ def test_a_batch_is_the_same():
     q0 = np.asarray(problem.q0) + 0.1 * np.random.default_rng(0).normal(size=(19, 3))
     run = lambda: nsdyn.sweep(problem, EventDriven(RK4()), step=5e-3, q0=q0, save_every=3)
     agree(*both(run))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_batch_of_few_runs_is_native_too(count):
+    """It is filled up; with those of other sizes it shares its programs."""
+    problem = problems.three_r_pendulum()
+    q0 = np.asarray(problem.q0) + 0.1 * np.random.default_rng(1).normal(size=(8, 3))
+    run = lambda q0: nsdyn.sweep(problem, EventDriven(RK4()), step=5e-3, q0=q0, save_every=3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NSDYN_BACKEND", "native")
+        few, all_ = run(q0[:count]), run(q0)
+    assert few.backend == all_.backend == "native" and few.q.shape == (count, *all_.q.shape[1:])
+    for name in ("q", "v", "lam", "energy", "mode", "status"):
+        np.testing.assert_array_equal(getattr(few, name), getattr(all_, name)[:count])
+
+
+def test_a_batch_without_memory_for_all_lanes(monkeypatch):
+    """Is left to XLA, or refused if native programs are asked for."""
+    layout = lambda: batch_run.laid_out(problem, made, batch, memory=5 * batch_run.WORK * each)
+    problem = problems.pendulum()
+    made = setup(problem, EventDriven(RK4()), None, step=1e-2)
+    batch = batch_values(problem, None, np.tile(problem.q0, (9, 1)), None, None)
+    monkeypatch.setenv("NSDYN_BACKEND", "auto")
+    each = batch_run.laid_out(problem, made, batch).each
+    assert layout().size == 4
+    monkeypatch.setenv("NSDYN_BACKEND", "native")
+    with pytest.raises(nsdyn.ProblemError, match=r"memory: native programs take 8.*room for 5"):
+        layout()
 
 
 @pytest.mark.slow
