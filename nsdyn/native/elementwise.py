@@ -658,17 +658,23 @@ LOGICAL = {"max": "or", "min": "and", None: None}
 COMBINE_FLAGS = {name: LOGICAL.get(op, op) for name, op in COMBINE.items()}
 
 
+def _combination(equation, kind: str, size: int) -> str | None:
+    """What becomes of an old and a new number; None if the new one takes the place."""
+    op = (COMBINE_FLAGS if kind == BOOL else COMBINE)[equation.primitive.name]
+    if op is None and equation.params["update_jaxpr"] is not None:
+        raise Unsupported("scatter by a function, as in x.at[i].apply(f)")
+    if size > 4 * SMALL:
+        raise Unsupported("scatter of a large array")
+    return op
+
+
 @primitive(*COMBINE)
 def scatter(lower: Lowering, equation, x: Value, indices: Value, updates: Value) -> Value:
     """x[start(indices[batch]) + window] = updates[batch, window]; windows that stick out are
     dropped, or clipped."""
     params = equation.params
     d, kind, of = params["dimension_numbers"], kind_out(equation), kind_in(equation, 1)
-    op = (COMBINE_FLAGS if kind == BOOL else COMBINE)[equation.primitive.name]
-    if op is None and params["update_jaxpr"] is not None:
-        raise Unsupported("scatter by a function, as in x.at[i].apply(f)")
-    if updates.size > 4 * SMALL:
-        raise Unsupported("scatter of a large array")
+    op = _combination(equation, kind, updates.size)
     batch = [k for k in range(len(updates.shape)) if k not in d.update_window_dims]
     kept = [
         a
