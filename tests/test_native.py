@@ -750,18 +750,24 @@ def test_a_batch_of_few_runs_is_native_too(count):
         np.testing.assert_array_equal(getattr(few, name), getattr(all_, name)[:count])
 
 
-def test_a_batch_without_memory_for_all_lanes(monkeypatch):
-    """Is left to XLA, or refused if native programs are asked for."""
-    layout = lambda: batch_run.laid_out(problem, made, batch, memory=5 * batch_run.WORK * each)
+def test_a_batch_is_filled_up_only_for_native_programs(monkeypatch):
+    """Not where there is no compiler, nor memory for all lanes, which is refused if native programs
+    are asked for."""
     problem = problems.pendulum()
     made = setup(problem, EventDriven(RK4()), None, step=1e-2)
-    batch = batch_values(problem, None, np.tile(problem.q0, (9, 1)), None, None)
+    batch = batch_values(problem, None, np.tile(problem.q0, (3, 1)), None, None)
+    layout = lambda **options: batch_run.laid_out(problem, made, batch, **options)
     monkeypatch.setenv("NSDYN_BACKEND", "auto")
-    each = batch_run.laid_out(problem, made, batch).each
-    assert layout().size == 4
+    assert layout().size == 8
+    little = {"memory": 5 * batch_run.WORK * layout().each}
+    assert layout(**little).size == 4
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", "")
+        patch.delenv("CXX", raising=False)
+        assert layout().size == 4
     monkeypatch.setenv("NSDYN_BACKEND", "native")
     with pytest.raises(nsdyn.ProblemError, match=r"memory: native programs take 8.*room for 5"):
-        layout()
+        layout(**little)
 
 
 @pytest.mark.slow
