@@ -97,6 +97,9 @@ UNARY = {
     "to bool": lambda a: jnp.stack([a.x.astype(bool), a.j.astype(bool)]),
     "short arithmetic": lambda a: jnp.stack([a.short + a.short, a.short * 3, -a.short]),
     "unsigned arithmetic": lambda a: _unsigned(a.short.astype(jnp.uint32), a.j.astype(jnp.uint32)),
+    "special signs": lambda a: jnp.stack([jnp.signbit(a.special), jnp.signbit(-a.x)]),
+    "special copysign": lambda a: jnp.copysign(a.special, a.other),
+    "frexp": lambda a: jnp.stack([*jnp.frexp(a.angle), jnp.ldexp(a.x, a.j)]),
     "unsigned to float": lambda a: a.short.astype(jnp.uint32).astype(float),
 }
 
@@ -120,6 +123,9 @@ BINARY = {
     "integer comparison": lambda a: jnp.stack([a.i > a.j, a.i >= a.j, a.i == a.j]),
     "bits": lambda a: jnp.stack([a.b & a.c, a.b | a.c, a.b ^ a.c, a.b == a.c, a.b != a.c]),
     "integer bits": lambda a: jnp.stack([a.i & a.j, a.i | a.j, a.i ^ a.j]),
+    "shifts": lambda a: jnp.stack(
+        [a.i << 3, a.i >> 2, lax.shift_right_logical(a.i, jnp.abs(a.j)), a.i << 70, a.i >> 70]
+    ),
     "division": lambda a: jnp.stack([lax.div(a.i, a.j), lax.rem(a.i, a.j)]),
     "floor division": lambda a: jnp.stack([a.i // a.j, a.i % a.j]),
     "rem": lambda a: lax.rem(a.x, a.y),

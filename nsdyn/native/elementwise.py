@@ -119,6 +119,24 @@ def convert(lower: Lowering, equation, x: Value) -> Value:
     return entrywise(lower, kind, lambda a: lower.graph.make("convert", kind, (a,)), x)
 
 
+@primitive("shift_left", "shift_right_logical", "shift_right_arithmetic")
+def shift(lower: Lowering, equation, x: Value, by: Value) -> Value:
+    if kind_out(equation) != INT:
+        raise Unsupported("shifts of other integers than those of 64 bits")
+    op, make = equation.primitive.name, lower.graph.make
+    return entrywise(lower, INT, lambda a, b: make(op, INT, (a, b)), x, by)
+
+
+@primitive("bitcast_convert_type")
+def bitcast(lower: Lowering, equation, x: Value) -> Value:
+    """As in `jnp.copysign` and `jnp.frexp`."""
+    kind, of = kind_out(equation), kind_in(equation)
+    if {kind, of} != {FLOAT, INT}:
+        raise Unsupported("the bits of numbers other than those of 64 bits")
+    op = "bits" if of == FLOAT else "of_bits"
+    return entrywise(lower, kind, lambda a: lower.graph.make(op, kind, (a,)), x)
+
+
 @primitive("round")
 def round_(lower: Lowering, equation, x: Value) -> Value:
     op = "even" if int(equation.params["rounding_method"]) == 1 else "round"
