@@ -2,6 +2,7 @@
 without a compiler, and whole runs."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -14,6 +15,8 @@ from mechanisms import pegged_swing
 
 import nsdyn
 from nsdyn import problems
+from nsdyn.driver import batch_run
+from nsdyn.driver.arguments import batch_values, setup
 from nsdyn.integrators import NSGA, RK4, DormandPrince, EventDriven, RadauIIA
 from nsdyn.laws import grassmann
 from nsdyn.native import build, functions
@@ -499,7 +502,34 @@ def test_a_corrupt_entry_is_made_again(cache, suffix, content):
     if content is not None:
         entry.write_bytes(content)
     assert build.library(text).answer() == 43 + len(suffix)
-    assert build._is_sound(entry.with_suffix(".so"), entry.with_suffix(".sum"))
+    assert build._is_sound(entry.with_suffix(".so"))
+
+
+@pytest.mark.parametrize("damage", ["cut short", "of another name", "of another machine"])
+def test_an_entry_that_is_not_what_it_should_be_is_made_again(cache, damage):
+    """A library that was cut short; an intact one, with its seal, under another name; and one with
+    a right seal that this machine cannot load."""
+    number = 50 + len(damage)
+    text, other = TEXT.replace("42", str(number)), TEXT.replace("42", "49")
+    entry = build.cache_folder("native") / f"{build.name_of(text)}.so"
+    seal = entry.with_suffix(".sum")
+    made = cache / f"{build.name_of(other)}.so"
+    assert build.library(other).answer() == 49
+    assert build.kept_library(made.stem).answer() == 49
+    if damage == "cut short":
+        assert build.library(text).answer() == number
+        content = entry.read_bytes()
+        entry.unlink()  # it is loaded
+        entry.write_bytes(content[:-100])
+    elif damage == "of another name":
+        shutil.copy(made, entry)
+        shutil.copy(made.with_suffix(".sum"), seal)
+    else:
+        entry.write_bytes(b"no library")
+        seal.write_text(build._seal(entry.stem, entry), "ascii")
+    assert build.kept_library(entry.stem) is None
+    assert build.library(text).answer() == number
+    assert build.kept_library(entry.stem).answer() == number
 
 
 def test_without_a_cache_nothing_is_left(tmp_path, monkeypatch):
@@ -509,11 +539,32 @@ def test_without_a_cache_nothing_is_left(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_two_processes_at_once(cache):
+WAITING = """#!/bin/sh
+# A compiler that waits until two of its kind are at work.
+echo > "{meeting}/$$"
+for k in $(seq 200); do
+    [ "$(ls "{meeting}" | wc -l)" -ge 2 ] && break
+    sleep 0.05
+done
+exec "{compiler}" "$@"
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell script")
+def test_two_processes_that_compile_the_same_at_once(cache, tmp_path, monkeypatch):
+    meeting, script = tmp_path / "meeting", tmp_path / "bin" / "c++"
+    meeting.mkdir()
+    script.parent.mkdir()
+    script.write_text(WAITING.format(meeting=meeting, compiler=build.compiler()), "utf-8")
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
     code = f"from nsdyn.native.build import library; assert library({TEXT!r}).answer() == 42"
     run = lambda: subprocess.Popen([sys.executable, "-c", code])
     assert [process.wait() for process in [run(), run()]] == [0, 0]
+    assert len(list(meeting.iterdir())) == 2
     assert sorted(path.suffix for path in cache.iterdir()) == [".so", ".sum"]
+    monkeypatch.setattr(build, "_compiled", None)
+    assert build.kept_library(build.name_of(TEXT)).answer() == 42
 
 
 def test_no_compiler(monkeypatch):
@@ -573,6 +624,34 @@ def test_a_batch_is_the_same():
     q0 = np.asarray(problem.q0) + 0.1 * np.random.default_rng(0).normal(size=(19, 3))
     run = lambda: nsdyn.sweep(problem, EventDriven(RK4()), step=5e-3, q0=q0, save_every=3)
     agree(*both(run))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_batch_of_few_runs_is_native_too(count):
+    """It is filled up; with those of other sizes it shares its programs."""
+    problem = problems.three_r_pendulum()
+    q0 = np.asarray(problem.q0) + 0.1 * np.random.default_rng(1).normal(size=(8, 3))
+    run = lambda q0: nsdyn.sweep(problem, EventDriven(RK4()), step=5e-3, q0=q0, save_every=3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NSDYN_BACKEND", "native")
+        few, all_ = run(q0[:count]), run(q0)
+    assert few.backend == all_.backend == "native" and few.q.shape == (count, *all_.q.shape[1:])
+    for name in ("q", "v", "lam", "energy", "mode", "status"):
+        np.testing.assert_array_equal(getattr(few, name), getattr(all_, name)[:count])
+
+
+def test_a_batch_without_memory_for_all_lanes(monkeypatch):
+    """Is left to XLA, or refused if native programs are asked for."""
+    layout = lambda: batch_run.laid_out(problem, made, batch, memory=5 * batch_run.WORK * each)
+    problem = problems.pendulum()
+    made = setup(problem, EventDriven(RK4()), None, step=1e-2)
+    batch = batch_values(problem, None, np.tile(problem.q0, (9, 1)), None, None)
+    monkeypatch.setenv("NSDYN_BACKEND", "auto")
+    each = batch_run.laid_out(problem, made, batch).each
+    assert layout().size == 4
+    monkeypatch.setenv("NSDYN_BACKEND", "native")
+    with pytest.raises(nsdyn.ProblemError, match=r"memory: native programs take 8.*room for 5"):
+        layout()
 
 
 @pytest.mark.slow
