@@ -29,7 +29,7 @@ from nsdyn.reference import ClosedForm
 from nsdyn.stepping.integrator import as_integrator
 from nsdyn.studies.lib import archive, study_cells, study_file, written
 from nsdyn.studies.lib.study_cells import Cell, Contents, Pair
-from nsdyn.studies.lib.study_file import FIGURES, REFINE, SAMPLES, SHOWN, Finer, Plan
+from nsdyn.studies.lib.study_file import REFINE, SAMPLES, SHOWN, Finer, Plan
 from nsdyn.studies.lib.study_result import StudyResult, collect
 
 WORDS = ("problem", "integrator", "law")
@@ -57,9 +57,7 @@ def plan(
     laws = {"PostSwitchGradient": PostSwitchGradient()} if laws is None else laws
     made = {k: library.get(x) if isinstance(x, str) else x for k, x in problems.items()}
     texts = {k: x for k, x in problems.items() if isinstance(x, str)}
-    for name in metrics:
-        if name not in study_file.METRICS:
-            raise unknown("metric", name, study_file.METRICS)
+    shown = study_file.metrics_of(metrics)
     if not steps or not all(x > 0 for x in steps):
         raise ProblemError(f"steps: expected positive numbers, found {steps!r}")
     if too_long := study_file.too_long(made, max(steps), of_span):
@@ -74,8 +72,8 @@ def plan(
         finer=Finer(_integrator(reference), refine),
         stored={k: library.reference(x) for k, x in texts.items()},
         closed_forms={k: library.closed_form(x) for k, x in texts.items()} | dict(closed_forms),
-        metrics=tuple(metrics),
-        figures=FIGURES,
+        metrics=shown,
+        figures=study_file.figures_of(made),
         samples=samples,
         of_span=of_span,
         patience=patience,

@@ -35,7 +35,7 @@ from nsdyn.studies.lib import (
     study_tables,
     written,
 )
-from nsdyn.studies.lib.study_result import StudyResult
+from nsdyn.studies.lib.study_result import MISSING, StudyResult
 from nsdyn.studies.lib.tables import Table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -111,6 +111,60 @@ def test_numbers_of_the_corner(finished):
     assert "EventDriven(method=RK4()) with step 0.00156, a finer run" in str(result)
 
 
+def test_medians_and_shares_stand_beside_the_worst(finished):
+    """Of four phases; one that fails counts for neither."""
+    result, _, _ = finished
+    place = result.table.head.index("error\nt event")
+    assert result.table.head[place + 1 : place + 3] == ("median", "order")
+    late = result.data.error_t_event.values[0, 0, 0, -1]
+    shown = [f"{np.max(late):.1e}", f"{np.median(late):.1e}"]
+    assert result.table.rows[0][place : place + 2] == (*shown,) and shown[0] != shown[1]
+    assert "median of error q" in study_tables.pairs(result.table).splitlines()[0]
+    status = result.data.status.copy(deep=True)
+    status[0, 0, 0, -1, int(np.argmax(late))] = int(nsdyn.Status.NOT_CONVERGED)
+    less = dataclasses.replace(result, data=result.data.assign(status=status))
+    assert less.median("error_t_event")[0, 0, 0, -1] == np.median(np.sort(late)[:-1])
+    assert less.worst("error_t_event")[0, 0, 0, -1] == np.sort(late)[-2]
+    assert less.failed()[0, 0, 0].tolist() == [0, 0, 0.25]
+
+
+def test_the_ledger_has_the_energy_of_each_jump(finished):
+    """At the corner cos^2 of the slope is left of the kinetic energy. A scheme that sees it at the
+    end of a step has the work of that step in its record."""
+    result, _, _ = finished
+    lines = list(csv.DictReader(io.StringIO(result.ledger_csv())))
+    assert len(lines) == 2 * 2 * 3 * 4  # one jump in each run
+    for line in lines:
+        slope = {"ramp": 0.5, "steep": 1.5}[line["problem"]]
+        left = float(line["kinetic_after"]) / float(line["kinetic_before"])
+        lost = float(line["kinetic_before"]) - float(line["kinetic_after"])
+        if line["integrator"] == "event":
+            assert left == pytest.approx(1 / (1 + slope**2), abs=1e-7)
+        assert float(line["lost"]) == pytest.approx(lost, abs=1e-6)
+    event = result.data.sel(integrator="event", problem="steep")
+    np.testing.assert_allclose(event.energy_lost, 1 - 1 / (1 + 1.5**2), atol=1e-9)
+    assert np.all(event.error_lost < 1e-12)
+    assert np.all(result.data.sel(integrator="moreau").error_lost > 1e-4)
+
+
+def test_profiles(finished):
+    """The event-driven scheme is always the best, to round-off; a case that nobody runs is none."""
+    result, _, _ = finished
+    profile = result.profile("error_t_event")
+    np.testing.assert_array_equal(profile.share[1], 1.0)
+    assert profile.share[0, 0] == 0 and profile.share[0, -1] == 1
+    status = result.data.status.copy(deep=True)
+    status[0] = MISSING
+    gone = result.data.error_t_event.where(status != MISSING)
+    half = dataclasses.replace(result, data=result.data.assign(status=status, error_t_event=gone))
+    assert half.profile("error_t_event").share[1, -1] == 1
+    axes = result.plot("profile").axes
+    assert [line.get_label() for line in axes[0].lines] == ["moreau", "event"]
+    assert "error of $q$" in axes[0].get_xlabel() and len(axes) == 3
+    with pytest.raises(ProblemError, match="figure 'profil' is not known; did you mean 'profile'"):
+        result.plot("profil")
+
+
 def study_cells_dims():
     return ("problem", "integrator", "law", "step", "phase")
 
@@ -147,7 +201,7 @@ def test_files(finished, tmp_path):
     names = {file.name for file in result.save(tmp_path)}
     figures = {f"{name}.{kind}" for name in study_file.FIGURES for kind in ("pdf", "png")}
     tables = {"table.txt", "table.md", "table.tex", "captions.txt"}
-    tables |= {"pairs.csv", "runs.csv", "study.nc"}
+    tables |= {"pairs.csv", "runs.csv", "ledger.csv", "study.nc"}
     assert names == figures | tables
     lines = list(csv.DictReader(io.StringIO((tmp_path / "runs.csv").read_text())))
     assert len(lines) == 2 * 2 * 1 * 3 * 4
@@ -196,6 +250,7 @@ def test_only_and_refusals(tmp_path):
         ("first = 5e-2", "frist = 4e-2", 13, "steps.frist: key 'frist' is not known; did you mean"),
         ("phases = 4", "phases = 0", 15, "steps.phases: expected a whole number of at least 1"),
         ('"graph_v"', '"graph_w"', 2, "metrics: metric 'graph_w' is not known; did you mean"),
+        ("[problems]", "seed = 0\n[problems]", 4, "seed: key 'seed' is not known"),
         ("[problems]", "[problem]", 4, "problem: key 'problem' is not known"),
         ("set = { a = 0.5 }", "set = 0.5", 5, "problems.ramp.set: expected a table such as"),
         ('ramp = { use = "point_on_track"', "ramp = { use = 3", 5, "problems.ramp.use: expected a"),
