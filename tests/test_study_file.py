@@ -165,6 +165,22 @@ def test_profiles(finished):
         result.plot("profil")
 
 
+def test_one_problem_of_your_own(finished):
+    """`convergence` and `work_precision` of an object: the numbers of the study."""
+    result, _, _ = finished
+    problem = result.plan.problems["ramp"]
+    methods, steps = [integrators.MoreauJean(), "EventDriven(RK4())"], (5e-2, 2.5e-2, 1.25e-2)
+    found = study.convergence(problem, methods, steps, phases=4, metrics=["error_v", "residuals"])
+    assert list(found.plan.integrators) == ["MoreauJean()", "EventDriven(RK4())"]
+    assert found.plan.metrics[-1] == "residual_acceleration"
+    np.testing.assert_array_equal(found.data.error_t_event[0], result.data.error_t_event[0])
+    drawn = found.plot("convergence").axes[0].lines[0].get_xdata()
+    np.testing.assert_allclose(drawn, steps)
+    again = study.work_precision(problem, methods[:1], steps[:1], phases=4)
+    assert again.plot().axes[0].get_xlabel() == "CPU time of a run [s]"
+    assert float(again.data.run_s.max()) > 0
+
+
 def study_cells_dims():
     return ("problem", "integrator", "law", "step", "phase")
 
