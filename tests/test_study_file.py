@@ -171,7 +171,7 @@ def test_one_problem_of_your_own(finished):
     problem = result.plan.problems["ramp"]
     methods, steps = [integrators.MoreauJean(), "EventDriven(RK4())"], (5e-2, 2.5e-2, 1.25e-2)
     found = study.convergence(problem, methods, steps, phases=4, metrics=["error_v", "residuals"])
-    assert list(found.plan.integrators) == ["MoreauJean()", "EventDriven(RK4())"]
+    assert list(found.plan.integrators) == ["MoreauJean", "EventDriven(RK4())"]
     assert found.plan.metrics[-1] == "residual_acceleration"
     np.testing.assert_array_equal(found.data.error_t_event[0], result.data.error_t_event[0])
     drawn = found.plot("convergence").axes[0].lines[0].get_xdata()
@@ -309,6 +309,30 @@ def test_the_command(finished, tmp_path, monkeypatch):
     (tmp_path / "picture.toml").write_bytes(b"\x89PNG\xff")
     wrong = call("study", "picture.toml")
     assert wrong.exit_code == 2 and "expected a study file, a text in TOML" in wrong.stderr
+
+
+def test_the_time_of_a_study_is_guessed_before_its_first_run(tmp_path, monkeypatch):
+    """More programs, larger mechanisms and more steps take longer; what is there is measured."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "short.toml").write_text(SHORT)
+    told = call("study", "short.toml", "--dry-run")
+    seconds = lambda text, folder=tmp_path: study.survey(study_file.parse(text), folder).seconds
+    first = seconds(SHORT)
+    assert 2 * 2 < first < 2 * 5  # two small programs: the pair and the reference
+    assert f"about {first:.0f} CPU s, a guess from the sizes of the mechanisms" in told.stdout
+    more = SHORT.replace("[steps]", 'nsga = "NSGA()"\n[steps]')
+    assert seconds(more) == pytest.approx(1.5 * first, rel=0.05)
+    large = SHORT.replace("point_on_track", "andrews").replace("t_end = 0.2", "t_end = 0.03")
+    assert seconds(large.replace("[0.1, 0.05]", "[0.01, 0.005]")) > 1.5 * first
+    assert seconds(SHORT.replace("[0.1, 0.05]", "[1e-4, 1e-5]")) > first + 10
+    assert seconds("patience = 1\n" + SHORT) == 2
+    work = study.survey(study_file.parse(SHORT), tmp_path)
+    (pair,) = (x for x in work.todo if x.integrator)
+    cell = work.todo[pair][0]
+    monkeypatch.setattr(study_cells, "is_done", lambda folder, each: each.key == cell.key)
+    archive.write_json(tmp_path / f"{cell.key}.timing.json", {"cell_s": 7.0})
+    left = study.survey(study_file.parse(SHORT), tmp_path)
+    assert (left.missing, left.seconds, left.is_guess) == (2, 14.0, False)
 
 
 def test_tables():
