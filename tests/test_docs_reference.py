@@ -78,6 +78,8 @@ def test_every_environment_variable_is_listed():
     page = (REFERENCE / "environment.md").read_text("utf-8")
     folders = ("nsdyn", "integrators", "problems", "studies", "tests")
     files = [ROOT / "Makefile", *(x for f in folders for x in (ROOT / f).rglob("*.py"))]
-    used = {x for file in files for x in re.findall(r"\bNSDYN_[A-Z][A-Z_]+", file.read_text("utf-8"))}
+    used = {
+        x for file in files for x in re.findall(r"\bNSDYN_[A-Z][A-Z_]+", file.read_text("utf-8"))
+    }
     listed = set(re.findall(r"\bNSDYN_[A-Z_]+", page))
     assert used == listed
