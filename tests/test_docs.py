@@ -19,20 +19,22 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(python|sh|toml)(?: (\S+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def run(page, folder, commands=True):
+def run(page, folder):
     """The names that the blocks of a page define. A block with a file name is that file; nsdyn's
-    commands must succeed."""
+    commands must succeed, but for those that are shown only."""
     names = {"__name__": "page"}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for language, name, text in BLOCK.findall((ROOT / page).read_text("utf-8")):
+            if name == "shown":
+                continue
             if name:
                 Path(name).write_text(text)
             elif language == "python":
                 exec(compile(text, page, "exec"), names)
             elif language == "toml":
                 study_file.parse(text, page)
-            elif commands:
+            else:
                 follow(text)
     return names
 
@@ -44,7 +46,7 @@ def follow(text):
 
 
 def test_readme(tmp_path):
-    names = run("README.md", tmp_path, commands=False)
+    names = run("README.md", tmp_path)
     (event,) = names["trajectory"].events
     assert event.t == pytest.approx(0.5)
     np.testing.assert_allclose(event.v_after, [1.6, 0.8], atol=1e-12)
@@ -170,7 +172,7 @@ def test_the_site_builds_without_a_warning(tmp_path):
 
 
 def test_every_page_with_code_is_run():
-    """The cookbook has a test of its own. Blocks without a language are shown only."""
+    """The cookbook has a test of its own."""
     source = Path(__file__).read_text("utf-8")
     for page in PAGES:
         if BLOCK.search(page.read_text("utf-8")) and page.name != "cookbook.md":
