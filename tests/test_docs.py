@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import nsdyn
+from nsdyn import studies
 from nsdyn.cli.commands import app
 from nsdyn.studies.lib import study_file
 
@@ -177,6 +178,14 @@ def test_every_page_with_code_is_run():
     for page in PAGES:
         if BLOCK.search(page.read_text("utf-8")) and page.name != "cookbook.md":
             assert f'run("{page.relative_to(ROOT).as_posix()}"' in source, page
+
+
+def test_a_fresh_clone_shows_all_figures():
+    """`python docs/previews.py figures` copies them from the archive."""
+    folder = ROOT / "docs" / "previews"
+    for name in studies.names():
+        assert list((folder / name).glob("*.png")), name
+    assert sum(x.stat().st_size for x in folder.rglob("*")) < 1.5e6
 
 
 def test_every_page_named_exists():
