@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import nsdyn
+from nsdyn import studies
 from nsdyn.cli.commands import app
 from nsdyn.studies.lib import study_file
 
@@ -19,20 +20,22 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(python|sh|toml)(?: (\S+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def run(page, folder, commands=True):
+def run(page, folder):
     """The names that the blocks of a page define. A block with a file name is that file; nsdyn's
-    commands must succeed."""
+    commands must succeed, but for those that are shown only."""
     names = {"__name__": "page"}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for language, name, text in BLOCK.findall((ROOT / page).read_text("utf-8")):
+            if name == "shown":
+                continue
             if name:
                 Path(name).write_text(text)
             elif language == "python":
                 exec(compile(text, page, "exec"), names)
             elif language == "toml":
                 study_file.parse(text, page)
-            elif commands:
+            else:
                 follow(text)
     return names
 
@@ -44,7 +47,7 @@ def follow(text):
 
 
 def test_readme(tmp_path):
-    names = run("README.md", tmp_path, commands=False)
+    names = run("README.md", tmp_path)
     (event,) = names["trajectory"].events
     assert event.t == pytest.approx(0.5)
     np.testing.assert_allclose(event.v_after, [1.6, 0.8], atol=1e-12)
@@ -170,11 +173,20 @@ def test_the_site_builds_without_a_warning(tmp_path):
 
 
 def test_every_page_with_code_is_run():
-    """The cookbook has a test of its own. Blocks without a language are shown only."""
+    """The cookbook has a test of its own."""
     source = Path(__file__).read_text("utf-8")
     for page in PAGES:
-        if BLOCK.search(page.read_text("utf-8")) and page.name != "cookbook.md":
+        blocks = BLOCK.findall(page.read_text("utf-8"))
+        if any(name != "shown" for _, name, _ in blocks) and page.name != "cookbook.md":
             assert f'run("{page.relative_to(ROOT).as_posix()}"' in source, page
+
+
+def test_a_fresh_clone_shows_all_figures():
+    """`python docs/previews.py figures` copies them from the archive."""
+    folder = ROOT / "docs" / "previews"
+    for name in studies.names():
+        assert list((folder / name).glob("*.png")), name
+    assert sum(x.stat().st_size for x in folder.rglob("*")) < 1.5e6
 
 
 def test_every_page_named_exists():
