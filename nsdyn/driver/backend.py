@@ -352,7 +352,7 @@ def programs(run: Setup, own: Values, shared: Values, groups: int = 1) -> tuple[
     except Unsupported as reason:
         if wanted == "native":
             raise ProblemError(
-                f"{SETTING}=native: the native backend does not know {reason}"
+                f"{SETTING}=native: there is no native program for this, because of {reason}"
             ) from reason
         return PROGRAMS, "xla"
     native = known.programs

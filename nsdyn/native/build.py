@@ -140,7 +140,7 @@ def _loaded(path: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path))
     except OSError as reason:  # such as a folder from which nothing may be run
-        raise Unsupported(f"how to load a library here: {reason}") from reason
+        raise Unsupported(f"a library that cannot be loaded: {reason}") from reason
 
 
 def _seal(name: str, path: Path) -> str:
