@@ -1,6 +1,8 @@
 """Contacts with friction: derivatives of heaps of spheres, a thousand runs at once, impacts that
 accumulate."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -99,6 +101,30 @@ def test_derivatives_of_a_heap():
     assert len(run.events) >= 2
     assert {OPEN, STICK, SLIP} == set(np.unique(run.mode[1:]).tolist())
     check_derivatives(problem, 2e-3, *directions(), h=1e-6)
+
+
+def scattered_pile():
+    """Four spheres, the lower ones a little apart and the upper one not above their middle, so that
+    no two contacts close at once; they turn and roll, and friction is too low for some."""
+    pile = problems.sphere_pile(4, rim=None, gap=0.05, mu=0.25)
+    q0 = np.array(pile.q0).reshape(4, 7)
+    q0[:3, :2] *= 1.04
+    q0[3, :2] += [0.006, 0.003]
+    v0 = np.random.default_rng(2).normal(size=(4, 6)) * ([0.1] * 3 + [1.0] * 3)
+    return dataclasses.replace(pile, q0=q0.ravel(), v0=v0.ravel(), t_end=0.12)
+
+
+@pytest.mark.slow
+def test_derivatives_of_a_pile_of_spheres():
+    """Through the landings, and the strikes of the upper sphere."""
+    problem = scattered_pile()
+    run = nsdyn.simulate(problem, MoreauJean(), step=2e-3, check=False)
+    struck = np.any(run.mode != OPEN, axis=0)
+    assert np.sum(struck[:3]) == 3 and np.sum(struck[3:]) >= 2
+    assert {OPEN, STICK, SLIP} == set(np.unique(run.mode[1:]).tolist())
+    rng = np.random.default_rng(3)
+    dots = (jnp.asarray(1.0), jnp.asarray(rng.normal(size=24)))
+    check_derivatives(problem, 2e-3, dots, jnp.asarray(rng.normal(size=28)), h=1e-6)
 
 
 # A thousand runs at once.
