@@ -60,6 +60,12 @@ SECTIONS = {
         "Other programs",
         "A chain of `serial_chain` without a floor. A step of RK4 evaluates the forward dynamics four times.",
     ),
+    "contacts": (
+        "Contacts",
+        "Moreau-Jean with the step 2 ms. MuJoCo's contacts are soft, so times of a step are compared, not results. Siconos (Debian's "
+        "package python3-siconos) takes the same box in a process of its own: Moreau-Jean without projection, which sinks in by some "
+        "millimetres, driven from Python; Bullet finds its contacts, at most four points where nsdyn has eight corners; tolerance 1e-8.",
+    ),
     "memory": ("Memory", ""),
     "chains": ("Long chains", "Recursions against the dense mass matrix, under XLA."),
     "stiff": (
