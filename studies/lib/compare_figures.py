@@ -11,7 +11,7 @@ from xarray import Dataset
 
 from nsdyn.errors import ProblemError, unknown
 from nsdyn.studies.compare import LEVELS, Comparison, Run, slug
-from nsdyn.studies.lib import archive, schemes, style
+from nsdyn.studies.lib import archive, style, tables
 from nsdyn.studies.lib.compare_table import MEASURED, against, measured, table
 
 FLOOR = 1e-16  # lower limit of logarithmic axes: round-off
@@ -39,10 +39,9 @@ def write(found: Comparison, folder: str | Path) -> list[Path]:
     captions; returns the files."""
     folder = Path(folder)
     shown = table(found)
-    texts = {"table.txt": f"{shown}\n", "table.md": shown.markdown(), "table.tex": shown.latex()}
     files = [
         archive.replace(folder / "table.csv", lambda path: _write_csv(found, path)),
-        *(schemes.write(folder / name, text) for name, text in texts.items()),
+        *tables.write(folder, shown, kinds=("txt", "md", "tex")),
         *draw(found, folder),
     ]
     few = (

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from nsdyn.errors import unknown
 from nsdyn.studies.compare import slug
-from nsdyn.studies.lib import archive, schemes, study_summary, study_tables, style
+from nsdyn.studies.lib import archive, schemes, study_summary, study_tables, style, tables
 from nsdyn.studies.lib.study_file import KINDS, MANY, PROFILE
 from nsdyn.studies.lib.study_result import MISSING, StudyResult
 
@@ -52,19 +52,15 @@ def write(result: StudyResult, folder: Path) -> list[Path]:
     captions; returns the files."""
     table = result.table
     texts = {
-        "table.txt": f"{table}\n",
-        "table.md": table.markdown(),
-        "table.tex": table.latex(),
         "pairs.csv": study_tables.pairs(table),
         "runs.csv": result.to_csv(),
         "ledger.csv": result.ledger_csv(),
         "captions.txt": _captions(result),
     }
+    files = tables.write(folder, table, kinds=("txt", "md", "tex"))
     if len(result.plan.problems) >= MANY:
-        over = study_summary.summary(result)
-        texts |= {"summary.txt": f"{over}\n", "summary.md": over.markdown()}
-        texts |= {"summary.tex": over.latex(), "summary.csv": over.csv()}
-    files = [schemes.write(folder / name, text) for name, text in texts.items()]
+        files += tables.write(folder, study_summary.summary(result), study_tables.SUMMARY)
+    files += [schemes.write(folder / name, text) for name, text in texts.items()]
     encode = {name: {"dtype": "S1"} for name in ("problem", "integrator", "law")}
     files.append(
         archive.replace(
