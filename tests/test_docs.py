@@ -11,8 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 import nsdyn
-from nsdyn import studies
+from nsdyn import integrators, problems, studies
 from nsdyn.cli.commands import app
+from nsdyn.cli.parse import signature
+from nsdyn.studies.compare import compare
 from nsdyn.studies.lib import study_file
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -123,7 +125,20 @@ def test_contacts(tmp_path):
 def test_compare(tmp_path, capsys):
     names = run("docs/tutorials/compare.md", tmp_path)
     assert "order" in capsys.readouterr().out
+    assert [run.status for run in names["compared"].runs] == [nsdyn.Status.OK] * 2
     assert names["orders"].order == pytest.approx(1, abs=0.25) and names["orders"].points == 3
+
+
+def test_what_a_newcomer_mistypes():
+    """An integrator where a pair is wanted, and a name that is nearly right; settings that are made
+    anew are shown as what they are."""
+    track, scheme = problems.get("point_on_track"), integrators.NSGA()
+    with pytest.raises(nsdyn.ProblemError, match=r"found NSGA\(.*pairs\(integrators, laws\)"):
+        compare(track, [scheme], step=1e-2)
+    with pytest.raises(AttributeError) as mistyped:
+        nsdyn.simulte  # noqa: B018
+    assert (mistyped.value.name, mistyped.value.obj) == ("simulte", nsdyn)
+    assert "newton=Newton(tolerance=" in signature(integrators.NSGA)
 
 
 def test_study_files(tmp_path):
