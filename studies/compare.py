@@ -228,14 +228,21 @@ def compare(
     )
 
 
+def _is_pair(entry: Any) -> bool:
+    if not isinstance(entry, tuple) or len(entry) != 2:
+        return False
+    integrator, law = entry
+    return as_integrator(integrator) is not None and isinstance(law, AbstractLaw)
+
+
 def _check(entries: Sequence[Entry], reference: Any, refine: int) -> None:
     if not entries:
         raise ProblemError("compare(entries=...): expected at least one pair (integrator, law)")
-    for integrator, law in entries:
-        if as_integrator(integrator) is None or not isinstance(law, AbstractLaw):
+    for entry in entries:
+        if not _is_pair(entry):
             raise ProblemError(
-                "compare(entries=...): expected pairs (integrator, law), found "
-                f"{(integrator, law)!r}"
+                f"compare(entries=...): expected pairs (integrator, law), found {entry!r}; "
+                "studies.compare.pairs(integrators, laws) makes them"
             )
     if reference is not None and as_integrator(reference) is None:
         raise ProblemError(

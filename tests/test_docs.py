@@ -11,8 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 import nsdyn
-from nsdyn import studies
+from nsdyn import integrators, problems, studies
 from nsdyn.cli.commands import app
+from nsdyn.cli.parse import signature
+from nsdyn.studies.compare import compare
 from nsdyn.studies.lib import study_file
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -77,10 +79,16 @@ def test_ten_minutes(tmp_path):
 
 
 def test_own_mechanism(tmp_path):
-    run_of = run("docs/tutorials/mechanism.md", tmp_path)["run"]
+    names = run("docs/tutorials/mechanism.md", tmp_path)
+    run_of, slider = names["run"], names["locked"]
     np.testing.assert_allclose(run_of.events.t, [0.4], atol=1e-12)
     locked = run_of.t > 0.4
     assert np.ptp(run_of.q[locked, 1]) < 1e-12
+    (event,) = slider.events
+    assert abs(event.v_before[1]) < 1e-9  # energy says how high it is: v^2 / 2 + g y is kept
+    speed = np.sum(event.v_before**2)
+    assert speed / 2 + 9.81 * event.q[1] == pytest.approx(2.92 / 2 - 9.81 * 0.4, rel=1e-6)
+    np.testing.assert_allclose(slider.q[-1], event.q, atol=1e-12)
 
 
 def test_own_law(tmp_path):
@@ -123,7 +131,25 @@ def test_contacts(tmp_path):
 def test_compare(tmp_path, capsys):
     names = run("docs/tutorials/compare.md", tmp_path)
     assert "order" in capsys.readouterr().out
+    assert [run.status for run in names["compared"].runs] == [nsdyn.Status.OK] * 2
     assert names["orders"].order == pytest.approx(1, abs=0.25) and names["orders"].points == 3
+
+
+def test_what_a_newcomer_mistypes(tmp_path):
+    """An integrator where a pair is wanted, and a name that is nearly right; settings that are made
+    anew are shown as what they are."""
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    with pytest.raises(
+        nsdyn.ProblemError, match=r"found none; a problem is a function that returns"
+    ):
+        problems.get(f"{tmp_path}/empty.py")
+    track, scheme = problems.get("point_on_track"), integrators.NSGA()
+    with pytest.raises(nsdyn.ProblemError, match=r"found NSGA\(.*pairs\(integrators, laws\)"):
+        compare(track, [scheme], step=1e-2)
+    with pytest.raises(AttributeError) as mistyped:
+        nsdyn.simulte  # noqa: B018
+    assert (mistyped.value.name, mistyped.value.obj) == ("simulte", nsdyn)
+    assert "newton=Newton(tolerance=" in signature(integrators.NSGA)
 
 
 def test_study_files(tmp_path):
