@@ -309,10 +309,11 @@ def test_accumulation_needs_contacts():
         nsdyn.accumulation(HOPS, found)
 
 
-def test_a_batch_with_contacts_is_native_and_equals_its_runs(monkeypatch):
+@pytest.mark.parametrize("spheres", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_a_batch_with_contacts_is_native_and_equals_its_runs(monkeypatch, spheres):
     monkeypatch.setenv("NSDYN_BACKEND", "native")
-    problem = problems.sphere_pile(4)
-    v0 = np.linspace(0.0, -0.3, 9)[:, None] * np.tile([0.0, 0.0, 1.0, 0.0, 0.0, 0.0], 4)
+    problem = problems.sphere_pile(spheres)
+    v0 = np.linspace(0.0, -0.3, 9)[:, None] * np.tile([0.0, 0.0, 1.0, 0.0, 0.0, 0.0], spheres)
     options = {"step": 2e-3, "t_end": 0.1, "save_every": 10}
     batch = nsdyn.sweep(problem, MoreauJean(), v0=v0, **options)
     assert batch.backend == "native"
@@ -337,6 +338,7 @@ def faster(count):
     return np.linspace(0.5, 1.0, count)[:, None] * np.asarray(falling_box().v0)
 
 
+@pytest.mark.slow
 def test_forces_of_corners_need_not_be_unique():
     """NSGA; the first strikes of a box."""
     v0 = faster(2)[0]
