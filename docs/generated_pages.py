@@ -1,6 +1,6 @@
 """Pages of the documentation that are written from the code (commands, statuses, problems), from
-the tables in docs/library, and from the archive in figures/, if `make figures` has made one
-(gallery, papers).
+the tables in docs/library, and from the archive that `make figures` makes in figures/ or, where
+that is missing, from docs/previews (gallery, papers).
 
 A page is generated when the build begins, and only if its text has changed, so that a second build
 is quick.
@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import previews
+from PIL import Image
 from typer.testing import CliRunner
 
 import nsdyn
@@ -27,8 +29,6 @@ from nsdyn.studies.lib.tables import Table
 HERE = Path(__file__).resolve().parent
 LIBRARY = HERE / "library"
 FIGURES = HERE.parent / "figures"
-WIDTH = 900  # pixels of a picture in the gallery
-DOUBLE = 2160  # pixels of a figure over two columns
 PLAIN = {"COLUMNS": "100", "TERMINAL_WIDTH": "100", "NO_COLOR": "1", "TERM": "dumb"}
 NOTE = "<!-- Written by docs/generated_pages.py when the site is built; do not edit. -->"
 
@@ -84,50 +84,59 @@ PAPERS = {
     "walking": "McGeer, Goswami et al., Garcia et al.: gaits and their multipliers.",
     "woodpecker": "R. I. Leine, Ch. Glocker and D. H. van Campen: the period of the limit cycle.",
 }
-MISSING = "Nothing is archived in `figures/`: run `make figures`, then build this page again."
 
 
 def archived() -> dict[str, Study]:
-    """The studies in figures/; empty if there are none."""
-    found = archived_in(FIGURES) if FIGURES.is_dir() else []
-    return {study.name: study for study in found if study.name in studies.names()}
+    """The studies in figures/, and the previews of the others."""
+    found = archived_in(previews.FOLDER)
+    if FIGURES.is_dir() and any(FIGURES.glob("*/captions.txt")):
+        found += archived_in(FIGURES)
+    newest = {study.name: study for study in found}
+    return {name: newest[name] for name in studies.names() if name in newest}
+
+
+def shown_of(study: Study) -> str:
+    """The command that makes what is shown, and where that is from if it was not made here."""
+    command = f"`nsdyn figures {study.name}`"
+    if not study.figures[0].is_relative_to(previews.FOLDER):
+        return command
+    told = read_json(previews.FOLDER / previews.ORIGIN)[study.name]
+    return f"{command} (shown: a small copy of {told['date'][:10]}, {told['version']})"
 
 
 def gallery_page() -> str:
     """All figures of the archive, small, with their captions."""
-    parts = ["# Gallery", "All figures of `make figures`; `nsdyn redraw` draws them again."]
-    found = archived()
-    for name, study in found.items():
-        parts += [f"## {name}", studies.summary(name), f"`nsdyn figures {name}`"]
+    parts = [
+        "# Gallery",
+        "All figures of `make figures`, which computes and draws them; `nsdyn redraw` draws them "
+        "again, [for a journal](../howto/journal.md) for example.",
+    ]
+    for name, study in archived().items():
+        parts += [f"## {name}", studies.summary(name), shown_of(study)]
         parts += [picture(name, x) for x in study.figures]
         parts.append(as_page(study.captions))
-    return "\n\n".join(parts if found else [*parts, MISSING])
+    return "\n\n".join(parts)
 
 
 def picture(study: str, figure: Path) -> str:
     """A small copy of a figure, as wide on the page as it is in print."""
-    from PIL import Image
-
-    source = figure.with_suffix(".png") if figure.with_suffix(".png").exists() else figure
-    with Image.open(source) as image:
-        share = min(100, round(100 * image.width / DOUBLE))
-    name = small(study, source)
+    path = preview(study, figure)
+    with Image.open(HERE / path) as image:
+        share = min(100, round(100 * image.width / previews.WIDTH))
     options = [f":alt: {study}, {figure.stem}", f":width: {share}%"]
-    return "\n".join([f"```{{image}} gallery/{name}", *options, "```"])
+    return "\n".join([f"```{{image}} ../{path}", *options, "```"])
 
 
-def small(study: str, source: Path) -> str:
-    """A smaller copy of a figure beside the page; returns its name."""
-    from PIL import Image
-
+def preview(study: str, figure: Path) -> str:
+    """Where the small copy of a figure is; one of `figures/` is made beside the page."""
+    if figure.is_relative_to(previews.FOLDER):
+        return figure.relative_to(HERE).as_posix()
+    source = figure.with_suffix(".png") if figure.with_suffix(".png").exists() else figure
     target = HERE / "reference" / "gallery" / f"{study}-{source.stem}.png"
     target.parent.mkdir(exist_ok=True)
     if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
-        with Image.open(source) as image:  # of a film, the first picture
-            picture = image.convert("RGB")
-            picture.thumbnail((WIDTH, 4 * WIDTH))
-            picture.save(target, optimize=True)
-    return target.name
+        previews.shrink(source, target)
+    return target.relative_to(HERE).as_posix()
 
 
 def paper_page() -> str:
@@ -135,12 +144,13 @@ def paper_page() -> str:
     parts = ["# Papers reproduced", "Printed values beside computed ones, and where they differ."]
     found = archived()
     for name, source in PAPERS.items():
-        parts += [f"## {name}", f"{source} {studies.summary(name)}", f"`nsdyn figures {name}`"]
-        if name in found:
-            texts = [as_page(x) for x in found[name].texts.values()]
-            parts += texts or [picture(name, x) for x in found[name].figures]
+        study = found[name]
+        parts += [f"## {name}", f"{source} {studies.summary(name)}", shown_of(study)]
+        parts += [as_page(x) for x in study.texts.values()]
+        parts += [picture(name, x) for x in study.figures]
+        parts.append(as_page(study.captions))
     closing = "End states of test sets, closed forms and references: [classics](../classics.md)."
-    return "\n\n".join([*parts, *([] if found else [MISSING]), closing])
+    return "\n\n".join([*parts, closing])
 
 
 def library_page() -> str:

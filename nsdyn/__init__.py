@@ -5,6 +5,7 @@ also asks the compiler for fast small loops, see `tune_xla`.
 """
 
 import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,8 @@ def __getattr__(name: str) -> Any:
         from nsdyn.analysis import event_transition, transition
 
         return getattr(event_transition if name == "transition_report" else transition, name)
-    raise AttributeError(f"module 'nsdyn' has no attribute {name!r}")
+    message = f"module 'nsdyn' has no attribute {name!r}"
+    raise AttributeError(message, name=name, obj=sys.modules[__name__])  # Python adds the nearest
 
 
 def __dir__() -> list[str]:

@@ -17,6 +17,14 @@ from typing import Any
 from nsdyn._user_file import load
 from nsdyn.errors import ProblemError, unknown
 
+WANTED = {  # what a file should have in it
+    "problems": "a problem is a function that returns nsdyn.Problem(...); if it calls another one "
+    "that does, annotate it: -> nsdyn.Problem",
+    "integrators": "an integrator is a class derived from nsdyn.AbstractIntegrator or "
+    "nsdyn.AbstractSmoothMethod",
+    "laws": "a law is a class derived from nsdyn.AbstractLaw",
+}
+
 
 def split(text: str) -> tuple[str, str]:
     """Package or file, and the name in it; the name is empty if a file stands alone."""
@@ -85,7 +93,7 @@ def find(kind: str, text: str, belongs: Callable[[Any], bool]) -> Any:
             raise _missing(kind, source, name, known)
         return getattr(module, name)
     if len(known) != 1:
-        listed = ", ".join(f"{source}:{key}" for key in known) or "none"
+        listed = ", ".join(f"{source}:{key}" for key in known) or f"none; {WANTED[kind]}"
         raise ProblemError(f"{source}: expected one of its {kind}, found {listed}")
     return next(iter(known.values()))
 

@@ -41,7 +41,8 @@ MESSAGES = {
         "the velocity after an event leads straight back through the zero of the guard that fired "
         "(for Switching: Z v+ has the wrong sign). Try another law. With Switching, choose a "
         "switching function that changes along the motion, or set latch=True if the new constraint "
-        "keeps it at zero (a capture). Laws that compare subspaces, such as GrassmannMidGradient, "
+        "keeps it at zero (a capture). With Transitions, let a guard that does not matter in a "
+        "mode be positive there. Laws that compare subspaces, such as GrassmannMidGradient, "
         "mistake a corner of more than 90 degrees for its supplement and send the mechanism back"
     ),
     Status.TOO_MANY_SWITCHES: (

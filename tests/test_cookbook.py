@@ -4,8 +4,10 @@ import importlib
 import re
 import shlex
 import sys
+import tomllib
 from pathlib import Path
 
+import jax.numpy as jnp
 import pytest
 from typer.testing import CliRunner
 
@@ -13,6 +15,12 @@ from nsdyn.cli.commands import app
 
 COOKBOOK = (Path(__file__).resolve().parents[1] / "docs" / "cookbook.md").read_text("utf-8")
 FILES = dict(re.findall(r"^```python (\S+)\n(.*?)^```", COOKBOOK, re.MULTILINE | re.DOTALL))
+UNNAMED = re.findall(r"^```python\n(.*?)^```", COOKBOOK, re.MULTILINE | re.DOTALL)
+ARM = """<robot name="arm"><link name="wall"/><link name="tool"><inertial><mass value="1"/>
+<inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
+<joint name="elbow" type="continuous"><parent link="wall"/><child link="tool"/></joint></robot>"""
+LEG = """<mujoco><worldbody><body><joint axis="0 1 0"/><geom size="0.1"/></body></worldbody>
+<keyframe><key name="home" qpos="0.25"/></keyframe></mujoco>"""
 STEPS = [
     line.removeprefix("nsdyn ")
     for block in re.findall(r"^```sh\n(.*?)^```", COOKBOOK, re.MULTILINE | re.DOTALL)
@@ -41,6 +49,33 @@ def test_listed_checked_run(outputs):
     assert "mechanisms.py:bead" in printed["list"]
     assert "crank at t0 = 0" in printed["check"] and "1 guards" in printed["check"]
     assert re.search(r"^OK +8 ", printed["sweep"], re.MULTILINE)
+
+
+def test_how_the_crank_is_drawn():
+    shown, _ = UNNAMED
+    names = {"jnp": jnp}
+    exec(compile(shown, "cookbook.md", "exec"), names)
+    (line,) = names["crank_shape"](jnp.array([0.0, jnp.pi / 2]), {"L": 2.0})
+    assert jnp.allclose(line, jnp.array([[0, 0], [0, -2], [2, -2]]))
+
+
+def test_problems_from_files(outputs, monkeypatch):
+    """Robots of one joint each stand in for those of the reader."""
+    pytest.importorskip("mujoco")
+    _, folder = outputs
+    (folder / "arm.urdf").write_text(ARM)
+    (folder / "cassie.xml").write_text(LEG)
+    monkeypatch.chdir(folder)
+    names = {}
+    exec(compile(UNNAMED[1], "cookbook.md", "exec"), names)
+    assert names["problem"].params["L"] == 0.3
+    assert len(names["robot"].q0) == 1 and names["walker"].q0[0] == 0.25
+
+
+def test_its_table_of_entry_points_is_toml():
+    (text,) = re.findall(r"^```toml\n(.*?)^```", COOKBOOK, re.MULTILINE | re.DOTALL)
+    points = tomllib.loads(text)["project"]["entry-points"]
+    assert list(points) == ["nsdyn.problems"]  # what `nsdyn._named` asks for
 
 
 def test_the_last_run_rebounds_as_its_law_says(outputs):

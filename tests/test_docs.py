@@ -11,7 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 import nsdyn
+from nsdyn import integrators, problems, studies
 from nsdyn.cli.commands import app
+from nsdyn.cli.parse import signature
+from nsdyn.studies.compare import compare
 from nsdyn.studies.lib import study_file
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,20 +22,22 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(python|sh|toml)(?: (\S+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def run(page, folder, commands=True):
+def run(page, folder):
     """The names that the blocks of a page define. A block with a file name is that file; nsdyn's
-    commands must succeed."""
+    commands must succeed, but for those that are shown only."""
     names = {"__name__": "page"}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for language, name, text in BLOCK.findall((ROOT / page).read_text("utf-8")):
+            if name == "shown":
+                continue
             if name:
                 Path(name).write_text(text)
             elif language == "python":
                 exec(compile(text, page, "exec"), names)
             elif language == "toml":
                 study_file.parse(text, page)
-            elif commands:
+            else:
                 follow(text)
     return names
 
@@ -44,7 +49,7 @@ def follow(text):
 
 
 def test_readme(tmp_path):
-    names = run("README.md", tmp_path, commands=False)
+    names = run("README.md", tmp_path)
     (event,) = names["trajectory"].events
     assert event.t == pytest.approx(0.5)
     np.testing.assert_allclose(event.v_after, [1.6, 0.8], atol=1e-12)
@@ -74,10 +79,16 @@ def test_ten_minutes(tmp_path):
 
 
 def test_own_mechanism(tmp_path):
-    run_of = run("docs/tutorials/mechanism.md", tmp_path)["run"]
+    names = run("docs/tutorials/mechanism.md", tmp_path)
+    run_of, slider = names["run"], names["locked"]
     np.testing.assert_allclose(run_of.events.t, [0.4], atol=1e-12)
     locked = run_of.t > 0.4
     assert np.ptp(run_of.q[locked, 1]) < 1e-12
+    (event,) = slider.events
+    assert abs(event.v_before[1]) < 1e-9  # energy says how high it is: v^2 / 2 + g y is kept
+    speed = np.sum(event.v_before**2)
+    assert speed / 2 + 9.81 * event.q[1] == pytest.approx(2.92 / 2 - 9.81 * 0.4, rel=1e-6)
+    np.testing.assert_allclose(slider.q[-1], event.q, atol=1e-12)
 
 
 def test_own_law(tmp_path):
@@ -120,7 +131,25 @@ def test_contacts(tmp_path):
 def test_compare(tmp_path, capsys):
     names = run("docs/tutorials/compare.md", tmp_path)
     assert "order" in capsys.readouterr().out
+    assert [run.status for run in names["compared"].runs] == [nsdyn.Status.OK] * 2
     assert names["orders"].order == pytest.approx(1, abs=0.25) and names["orders"].points == 3
+
+
+def test_what_a_newcomer_mistypes(tmp_path):
+    """An integrator where a pair is wanted, and a name that is nearly right; settings that are made
+    anew are shown as what they are."""
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    with pytest.raises(
+        nsdyn.ProblemError, match=r"found none; a problem is a function that returns"
+    ):
+        problems.get(f"{tmp_path}/empty.py")
+    track, scheme = problems.get("point_on_track"), integrators.NSGA()
+    with pytest.raises(nsdyn.ProblemError, match=r"found NSGA\(.*pairs\(integrators, laws\)"):
+        compare(track, [scheme], step=1e-2)
+    with pytest.raises(AttributeError) as mistyped:
+        nsdyn.simulte  # noqa: B018
+    assert (mistyped.value.name, mistyped.value.obj) == ("simulte", nsdyn)
+    assert "newton=Newton(tolerance=" in signature(integrators.NSGA)
 
 
 def test_study_files(tmp_path):
@@ -170,11 +199,20 @@ def test_the_site_builds_without_a_warning(tmp_path):
 
 
 def test_every_page_with_code_is_run():
-    """The cookbook has a test of its own. Blocks without a language are shown only."""
+    """The cookbook has a test of its own."""
     source = Path(__file__).read_text("utf-8")
     for page in PAGES:
-        if BLOCK.search(page.read_text("utf-8")) and page.name != "cookbook.md":
+        blocks = BLOCK.findall(page.read_text("utf-8"))
+        if any(name != "shown" for _, name, _ in blocks) and page.name != "cookbook.md":
             assert f'run("{page.relative_to(ROOT).as_posix()}"' in source, page
+
+
+def test_a_fresh_clone_shows_all_figures():
+    """`python docs/previews.py figures` copies them from the archive."""
+    folder = ROOT / "docs" / "previews"
+    for name in studies.names():
+        assert list((folder / name).glob("*.png")), name
+    assert sum(x.stat().st_size for x in folder.rglob("*")) < 1.5e6
 
 
 def test_every_page_named_exists():

@@ -1,6 +1,7 @@
 """Parsing of command-line arguments: NAME=VALUE, NAME=LOW:HIGH:N, 2e-2,1e-2; and the way back."""
 
 import ast
+import dataclasses
 import inspect
 import shlex
 from collections.abc import Callable, Iterable
@@ -91,9 +92,13 @@ def _points(text: str) -> "np.ndarray":
 
 def signature(cls: type) -> str:
     """The call that creates an object of the class, with the defaults of its settings."""
+    fields = dataclasses.fields(cls)
+    made = {x.name: x.default_factory for x in fields if callable(x.default_factory)}
     parts = []
     for parameter in inspect.signature(cls).parameters.values():
         default = parameter.default
+        if parameter.name in made:
+            default = made[parameter.name]()
         parts.append(
             parameter.name if default is parameter.empty else f"{parameter.name}={default!r}"
         )

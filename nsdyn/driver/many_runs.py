@@ -84,8 +84,8 @@ def sweep(
     The bits of the results are the same wherever they are computed:
 
     jobs: so many new processes on this machine. By default threads of this process; processes only
-        for long sweeps whose program can use one core of a process only (more than 5 unknowns
-        under XLA).
+        for long sweeps whose program can use one core of a process only, as larger systems under
+        XLA do, which call LAPACK.
     client: workers elsewhere: the address of a Dask scheduler (extra `dask`), a Dask client, or any
         executor with `submit`. The workers must have nsdyn, and see the folder if there is one.
     folder: where the results are kept, in parts that are complete or not there. A sweep that was

@@ -35,10 +35,11 @@ def rollout(
     max_events: int = MAX_EVENTS,
     tolerances: Tolerances | None = None,
 ) -> Solution:
-    """Simulate, purely. `step`, `t_end`, `save_every`, `save_at` and `max_events` are static.
+    """Simulate, purely: `jit`, `vmap`, `grad` and `jacfwd` work on it. The arguments are those of
+    `simulate`; `step`, `t_end`, `save_every`, `save_at` and `max_events` are static.
 
-    Samples are taken as in `simulate`; with `save_at` the states of all steps are in memory for a
-    while. The event table has the capacity `max_events`. Nothing raises: look at `status`.
+    The event table has the capacity `max_events`, `events.count` of its records are used. With
+    `save_at` the states of all steps are in memory for a while. Nothing raises: look at `status`.
     """
     run = setup(
         problem,

@@ -68,12 +68,20 @@ def simulate(
     """Simulate a problem. Raises ProblemError before anything is compiled, SimulationError where a
     run stops early.
 
-    Samples are taken on the grid, after `save_every` steps each, or at the times `save_at`, in any
-    order: they come sorted, by dense output between the steps or, with error control, from steps
-    that end there (`nsdyn.driver.dense`).
+    integrator: such as `EventDriven(RK4())`, `NSGA()`, `MoreauJean()`.
+    step: its time step; with error control the distance of the samples.
+    law: the impulse law, which decides the velocity after a mode change; `PostSwitchGradient()`, or
+        with `Contacts` `Newton()`, if there is none.
+    params, q0, v0, t_end: take the place of the problem's own.
+    save_every: samples are taken on the grid, after so many steps each,
+    save_at: or at these times, in any order: they come sorted, by dense output between the steps
+        or, with error control, from steps that end there (`nsdyn.driver.dense`).
+    max_events: how many events the table has room for; the run stops with LOG_FULL at one more.
+    tolerances: what counts as zero, see `nsdyn.Tolerances`.
+    check: whether the start is verified before the run, and events and steps are looked at after
+        it, for warnings.
 
-    `params`, `q0` and `v0` take the place of the problem's own. Other values of these, and another
-    `step`, `t_end`, `save_every`, `save_at` or `max_events`, compile nothing anew.
+    Other values of params, start, step, end, samples or `max_events` compile nothing anew.
     """
     warn_if_untuned()
     settings, start = (integrator, law, tolerances), (params, q0, v0)
@@ -81,7 +89,8 @@ def simulate(
     if known is not None:
         found = known.run(step, start, t_end, save_every, max_events, check)
         if found is not None:
-            warn_if_full(found.events, problem.constraint, max_events)
+            if known.has_contacts:
+                warn_if_full(found.events, problem.constraint, max_events)
             return _looked_at(known, params, found) if check else found
     run = setup(
         problem,

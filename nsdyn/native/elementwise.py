@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jax.lax import GatherScatterMode
 
-from nsdyn.native.graph import BOOL, FLOAT, INT, Node
+from nsdyn.native.graph import BOOL, FLOAT, INT, SHORT, UNSIGNED, Node
 from nsdyn.native.lowering import FEW, SMALL, Lowering, Value, kind_in, kind_out, primitive
 from nsdyn.native.unsupported import Unsupported
 from nsdyn.native.writer import Memory
@@ -119,6 +119,24 @@ def convert(lower: Lowering, equation, x: Value) -> Value:
     return entrywise(lower, kind, lambda a: lower.graph.make("convert", kind, (a,)), x)
 
 
+@primitive("shift_left", "shift_right_logical", "shift_right_arithmetic")
+def shift(lower: Lowering, equation, x: Value, by: Value) -> Value:
+    if kind_out(equation) != INT:
+        raise Unsupported("shifts of other integers than those of 64 bits")
+    op, make = equation.primitive.name, lower.graph.make
+    return entrywise(lower, INT, lambda a, b: make(op, INT, (a, b)), x, by)
+
+
+@primitive("bitcast_convert_type")
+def bitcast(lower: Lowering, equation, x: Value) -> Value:
+    """As in `jnp.copysign` and `jnp.frexp`."""
+    kind, of = kind_out(equation), kind_in(equation)
+    if {kind, of} != {FLOAT, INT}:
+        raise Unsupported("the bits of numbers other than those of 64 bits")
+    op = "bits" if of == FLOAT else "of_bits"
+    return entrywise(lower, kind, lambda a: lower.graph.make(op, kind, (a,)), x)
+
+
 @primitive("round")
 def round_(lower: Lowering, equation, x: Value) -> Value:
     op = "even" if int(equation.params["rounding_method"]) == 1 else "round"
@@ -186,14 +204,38 @@ def clamp(lower: Lowering, equation, low: Value, x: Value, high: Value) -> Value
     return entrywise(lower, kind, entry, low, x, high)
 
 
-@primitive("stop_gradient", "copy", "copy_p", "reduce_precision")
+@primitive("stop_gradient", "copy")
 def same(lower: Lowering, equation, x: Value) -> Value:
     return x
 
 
-@primitive("optimization_barrier")
-def barrier(lower: Lowering, equation, *values: Value) -> list[Value]:
+@primitive("reduce_precision")
+def reduce_precision(lower: Lowering, equation, x: Value) -> Value:
+    bits = equation.params["exponent_bits"], equation.params["mantissa_bits"]
+    if bits != (11, 52):
+        raise Unsupported("numbers of a reduced precision")
+    return x
+
+
+@primitive("optimization_barrier", "device_put")
+def all_same(lower: Lowering, equation, *values: Value) -> list[Value]:
     return list(values)
+
+
+@primitive("le_to", "lt_to")
+def in_order(lower: Lowering, equation, x: Value, y: Value) -> Value:
+    """In the order that `jnp.searchsorted` goes by: NaN is last. (It has made all zeros
+    positive.)"""
+    op, make = equation.primitive.name[:2], lower.graph.make
+    is_nan = lambda a: make("ne", BOOL, (a, a))
+
+    def entry(a: Node, b: Node) -> Node:
+        is_last = is_nan(b)
+        if op == "lt":
+            is_last = make("and", BOOL, (is_last, make("not", BOOL, (is_nan(a),))))
+        return make("or", BOOL, (make(op, BOOL, (a, b)), is_last))
+
+    return entrywise(lower, BOOL, entry, x, y)
 
 
 # Movement: on nodes numpy does it; in memory an entry is read from its old place.
@@ -203,7 +245,7 @@ def _reshaped(x: Value, shape) -> Value:
     return x.reshape(shape) if isinstance(x, np.ndarray) else Memory(x.storage, shape)
 
 
-@primitive("reshape", "squeeze", "expand_dims")
+@primitive("reshape", "squeeze")
 def reshape(lower: Lowering, equation, x: Value) -> Value:
     if equation.params.get("dimensions") and equation.primitive.name == "reshape":
         raise Unsupported("reshape with an order of its own")
@@ -600,10 +642,12 @@ def all_known(value: Value) -> bool:
     return isinstance(value, np.ndarray) and all(node.known for node in value.ravel())
 
 
+# What is found outside, if nothing else is said.
+OUTSIDE = {FLOAT: np.nan, BOOL: True, INT: -(2**63), SHORT: -(2**31), UNSIGNED: 2**32 - 1}
+
+
 def _blank(lower: Lowering, kind: str, fill) -> Node:
-    if fill is None:
-        fill = {FLOAT: np.nan, BOOL: True}.get(kind, -(2**63) if kind == INT else -(2**31))
-    return lower.graph.const(fill, kind)
+    return lower.graph.const(OUTSIDE[kind] if fill is None else fill, kind)
 
 
 def _looked_up(lower: Lowering, equation, x: np.ndarray, indices: Value, kind: str):
@@ -623,16 +667,23 @@ def _looked_up(lower: Lowering, equation, x: np.ndarray, indices: Value, kind: s
 COMBINE = {
     "scatter": None,
     "scatter-add": "add",
-    "scatter_add": "add",
+    "scatter-sub": "sub",
     "scatter-max": "max",
-    "scatter_max": "max",
     "scatter-min": "min",
-    "scatter_min": "min",
     "scatter-mul": "mul",
-    "scatter_mul": "mul",
 }
 LOGICAL = {"max": "or", "min": "and", None: None}
 COMBINE_FLAGS = {name: LOGICAL.get(op, op) for name, op in COMBINE.items()}
+
+
+def _combination(equation, kind: str, size: int) -> str | None:
+    """What becomes of an old and a new number; None if the new one takes the place."""
+    op = (COMBINE_FLAGS if kind == BOOL else COMBINE)[equation.primitive.name]
+    if op is None and equation.params["update_jaxpr"] is not None:
+        raise Unsupported("scatter by a function, as in x.at[i].apply(f)")
+    if size > 4 * SMALL:
+        raise Unsupported("scatter of a large array")
+    return op
 
 
 @primitive(*COMBINE)
@@ -641,9 +692,7 @@ def scatter(lower: Lowering, equation, x: Value, indices: Value, updates: Value)
     dropped, or clipped."""
     params = equation.params
     d, kind, of = params["dimension_numbers"], kind_out(equation), kind_in(equation, 1)
-    op = (COMBINE_FLAGS if kind == BOOL else COMBINE)[equation.primitive.name]
-    if updates.size > 4 * SMALL:
-        raise Unsupported("scatter of a large array")
+    op = _combination(equation, kind, updates.size)
     batch = [k for k in range(len(updates.shape)) if k not in d.update_window_dims]
     kept = [
         a

@@ -47,7 +47,7 @@ SECTIONS = {
     ),
     "large": (
         "Larger sweeps",
-        "Seconds with compilation, in a new process with an empty cache, on all cores: with the backend that nsdyn chooses, and under XLA. "
+        "Seconds in a new process with an empty cache, on all cores, first with compilation and then again: with the backend that nsdyn chooses, and under XLA. "
         "The two are the same where the native backend refuses a program.",
     ),
     "accuracy": (
