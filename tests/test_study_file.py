@@ -515,6 +515,16 @@ def test_a_law_that_is_never_asked_is_not_run():
     assert all(pair.law == "zero" for pair in (*chosen.cells, *chosen.refused))
 
 
+def test_contacts_ask_for_a_law():
+    """They have no guards, and impacts all the same."""
+    text = LIBRARY.replace("PostSwitchGradient()", "Newton()").replace(
+        "ZeroVelocity()", "Fremond()"
+    )
+    plan = study_file.parse(text.replace('"pendulum"', '"impacting_stick"'))
+    pair = study_cells.Pair("swing", "moreau", "zero")
+    assert study_cells.refusal(plan, pair) is None
+
+
 def test_the_library_study_holds_everything():
     """All problems, integrators and laws; NonIdeal needs numbers of a mechanism, and the problems
     with contacts are a study of their own; impact laws are for them."""
