@@ -525,6 +525,16 @@ def test_contacts_ask_for_a_law():
     assert study_cells.refusal(plan, pair) is None
 
 
+def test_the_study_of_contacts_runs_all_its_pairs_in_a_minute():
+    """Also under the second law, and by the guess of a dry run."""
+    file = ROOT / "studies" / "contacts.toml"
+    plan = study_file.read(file)
+    assert all(problem.model().has_contacts for problem in plan.problems.values())
+    found = study_cells.contents(plan)
+    assert not found.refused and len(found.cells) == 3 * 3 * 2 + 3 * 2
+    assert study.survey(plan, file.parent / "nothing").seconds < 90
+
+
 def test_the_library_study_holds_everything():
     """All problems, integrators and laws; NonIdeal needs numbers of a mechanism, and the problems
     with contacts are a study of their own; impact laws are for them."""
