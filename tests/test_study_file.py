@@ -468,7 +468,7 @@ def test_tables_that_tell_where_they_come_from(finished, tmp_path):
     given_up = {study_cells.Pair("ramp", "moreau", "PostSwitchGradient"): "ValueError: a, b"}
     files = study_tables.write(dataclasses.replace(result, given_up=given_up), tmp_path, "nsdyn x")
     assert {file.name for file in files} == {
-        *("summary.md", "summary.csv", "pairs.csv", "origin.json")
+        *("summary.md", "summary.csv", "pairs.csv", "counts.md", "origin.json")
     }
     rows = list(csv.DictReader(io.StringIO((tmp_path / "pairs.csv").read_text())))
     assert len(rows) == 4
