@@ -43,9 +43,7 @@ def test_counts():
     ]
     told = study_counts.text(HEAD + "\n".join(lines), (3, 2, 2, 3, 1))
     assert told.startswith("Of 12 pairs (with a problem each) 8 are to run and 4 are not. Of the")
-    assert (
-        "4 reach the end with every step, 4 do not: 2 LAW_VIOLATES, 1 given up, 1" in told
-    )
+    assert "4 reach the end with every step, 4 do not: 2 LAW_VIOLATES, 1 given up, 1" in told
     assert "| 2 | 1 problems are smooth: no law is asked, so one stands for all |" in told
     assert "| 2 | `Alpha` with `After`, `Zero`: nothing rebounds |" in told
     assert "2 pairs are missing: 1 of `swing`, 1 that were not computed." in told
@@ -65,10 +63,8 @@ def test_surprises_at_the_corner(rows):
     here = lambda law, name: rows["point_on_track", law, name]
     assert "drifts" in PAGE and "rings" in PAGE
     drifts, rings, nearly = (here("post_switch", f"alpha{k}") for k in (1, 3, 2))
-    assert (
-        number(drifts["residual velocity"]) == 2.0
+    assert number(drifts["residual velocity"]) == 2.0
     assert number(drifts["residual position"]) == 0.75
-    )
     assert number(drifts["residual accel."]) < 1e-12
     assert abs(number(drifts["order of error q"])) < 0.05
     assert number(rings["residual position"]) < 1e-12 < 1.5 < number(rings["residual velocity"])
