@@ -161,6 +161,8 @@ def test_profiles(finished):
     axes = result.plot("profile").axes
     assert [line.get_label() for line in axes[0].lines] == ["moreau", "event"]
     assert "error of $q$" in axes[0].get_xlabel() and len(axes) == 3
+    first, last = axes[0].lines[0].get_data(), axes[0].get_xlim()[1]
+    assert first[0][-1] == last and first[1][-1] == first[1][-2]  # nothing is piled up at the end
     with pytest.raises(ProblemError, match="figure 'profil' is not known; did you mean 'profile'"):
         result.plot("profil")
 
