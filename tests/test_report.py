@@ -64,7 +64,9 @@ def folder(tmp_path_factory):
     study = folder / "two_balls"
     (study / "data").mkdir(parents=True)
     (study / "captions.txt").write_text("Figure 1. Balls <fall>.\n")
-    (study / "table.csv").write_text("scheme,error\nNSGA,2e-3\nRK4,1e-9 ± 1e-10\nAlpha,-\nMoreauJean,1e-2\n")
+    (study / "table.csv").write_text(
+        "scheme,error\nNSGA,2e-3\nRK4,1e-9 ± 1e-10\nAlpha,-\nMoreauJean,1e-2\n"
+    )
     (study / "table.txt").write_text("twice\n")
     (study / "table.md").write_text(
         "Errors <all>\n\n| scheme |\n| :-- |\n\nOne note\n\n<!-- x -->\n"

@@ -5,7 +5,6 @@ changes what journals ask for; while `looking` lasts, all figures have it. A fil
 which study it is (`nsdyn info`).
 """
 
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -23,6 +22,7 @@ from numpy.typing import ArrayLike
 
 from nsdyn.errors import ProblemError
 from nsdyn.studies.lib.archive import about, replace
+from nsdyn.studies.lib.stamps import metadata
 
 COLUMN = 3.5  # inches
 DOUBLE = 7.2
@@ -53,9 +53,6 @@ POINTS = 9.0
 SMALLER = ("xtick.labelsize", "ytick.labelsize", "legend.fontsize")
 MATH_FACES = ("rm", "sf", "tt", "cal")
 FORMATS = ("pdf", "svg", "png")
-# Where a file says what it is, and what of it changes with the time of day.
-ABOUT = {"pdf": "Subject", "svg": "Description", "png": "Description"}
-CLOCK = {"pdf": "CreationDate", "svg": "Date", "png": "Software"}
 
 RC: dict[Any, Any] = {
     "svg.hashsalt": "nsdyn",  # the same names in each file
@@ -188,10 +185,10 @@ def jumping_line(ax: Axes, t: ArrayLike, y: ArrayLike, **options: Any) -> None:
 def save(fig: Figure, folder: str | Path, name: str) -> list[Path]:
     """Save the figure in the formats of the look; the same data give the same bytes."""
     folder = Path(folder)
-    text = json.dumps(about(folder, "figure", name), ensure_ascii=True)
+    said = about(folder, "figure", name)
     files = []
     for kind in _look.get(PLAIN).formats:
-        told = {ABOUT[kind]: text, CLOCK[kind]: None}
+        told = metadata(kind, said)
         write = lambda path, told=told: fig.savefig(path, metadata=told)
         files.append(replace(folder / f"{name}.{kind}", write))
     return files
