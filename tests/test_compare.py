@@ -216,7 +216,7 @@ def test_exit_code_1_if_nothing_ran(tmp_path):
     [
         (("point_on_trak",), "did you mean 'point_on_track'"),
         (("point_on_track", "--integrator", "NSGB"), "did you mean 'NSGA'"),
-        (("point_on_track", "--law", "Restitution"), "Restitution"),
+        (("point_on_track", "--law", "Restitution"), "Write Restitution(e=...)"),
         (("point_on_track", "--reference", "RK5"), "did you mean 'RK4'"),
         (("point_on_track", "--step", "-1"), "step"),
         (("point_on_track", "--refine", "0"), "refine"),

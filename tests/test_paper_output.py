@@ -254,6 +254,23 @@ def test_what_is_not_ours_is_said(tmp_path):
         origin.origin(tmp_path / "other.json")
 
 
+def test_figures_are_verified_by_a_command(figures, monkeypatch):
+    """Nothing is drawn or written; the exit code tells whether all is well."""
+    monkeypatch.setattr(archive, "code_digest", lambda *_: "always the same")
+    compute(figures / STUDY)
+    verify = lambda: call("figures", STUDY, "--verify", "--out", figures)
+    before = {file: file.stat().st_mtime_ns for file in figures.rglob("*")}
+    good = verify()
+    assert good.exit_code == 0 and "identical" in good.stdout
+    monkeypatch.setitem(globals(), "values", lambda: {"y": (("i",), np.array([0.0, 1.0, 5.0]))})
+    bad = verify()
+    assert bad.exit_code == 1 and "largest difference 2.0e-01" in bad.stdout
+    monkeypatch.setattr(archive, "code_digest", lambda *_: "other code")
+    old = verify()
+    assert old.exit_code == 1 and "no data for this code" in old.stdout
+    assert before == {file: file.stat().st_mtime_ns for file in figures.rglob("*")}
+
+
 def test_a_look_that_makes_no_sense_is_refused():
     with (
         pytest.raises(ProblemError, match="letters of 3 to 40 points"),
