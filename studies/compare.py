@@ -195,7 +195,7 @@ def compare(
         title: _made(problem, todo[title], grid.t_end, data, force)
         for title in progress(list(todo))
     }
-    return Comparison(
+    found = Comparison(
         problem=problem.name,
         step=grid.step,
         span=(grid.t0, grid.t_end),
@@ -203,6 +203,12 @@ def compare(
         references={run.law: run for title, run in done.items() if todo[title].is_reference},
         reference_step=grid.step / refine,
     )
+    if data is not None and data.is_dir():  # there is none if nothing ran
+        from nsdyn.studies.lib import kept_comparison  # here: it knows this module
+
+        ran = {title: run for title, run in done.items() if not run.refused}
+        kept_comparison.write(data, found, {id(x): _file_name(todo[t]) for t, x in ran.items()})
+    return found
 
 
 def _check(entries: Sequence[Entry], reference: Any, refine: int) -> None:

@@ -3,6 +3,7 @@ goes with whom."""
 
 import csv
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -120,6 +121,25 @@ def test_table(compared):
         assert note in result.stdout
 
 
+def test_redraw_of_a_comparison_runs_nothing(compared, tmp_path, monkeypatch):
+    """It has the same tables, bit by bit, and figures with another look."""
+    folder = tmp_path / "copy"
+    shutil.copytree(compared[1], folder)
+    before = {name: (folder / name).read_bytes() for name in TABLES}
+    for name in TABLES - {"captions.txt"}:
+        (folder / name).unlink()
+    monkeypatch.setattr(compare, "_computed", None)
+    found = call("redraw", folder, "--format", "svg", "--width", "80mm")
+    assert found.exit_code == 0, found.stderr
+    again = {name: (folder / name).read_bytes() for name in TABLES}
+    ours = lambda texts: {name: x.replace(b"compared0", b"copy") for name, x in texts.items()}
+    assert ours(again) == ours(before)
+    assert {file.stem for file in folder.glob("*.svg")} == {"states", "errors", "residuals"}
+    (folder / "data" / "comparison.json").write_text("damaged")
+    found = call("redraw", folder)
+    assert found.exit_code == 2 and "cannot be read" in found.stderr
+
+
 def test_files(compared):
     result, folder = compared
     names = {file.name for file in folder.iterdir() if file.is_file()}
@@ -133,7 +153,7 @@ def test_files(compared):
     assert set(index["names"]) == {f"{run}--PostSwitchGradient" for run in runs}
     data = {f"{key}.{kind}" for key in index["names"].values() for kind in ("nc", "json")}
     found = {file.name for file in (folder / "data").iterdir()}
-    assert found == data | {"index.json", "timing.json"}
+    assert found == data | {"index.json", "timing.json", "comparison.json"}
     with open(folder / "table.csv", newline="", encoding="utf-8") as file:
         table = list(csv.DictReader(file))
     assert [line["integrator"] for line in table] == [SCHEME, CLASSICAL]

@@ -223,6 +223,24 @@ def test_the_command_is_known_where_a_folder_was_renamed(figures):
     assert told(moved)["command"] == made == told(moved / "figure_1.png")["command"]
 
 
+def test_plots_of_runs_and_sweeps_are_drawn_again(tmp_path, monkeypatch):
+    """With a look, beside their files, with the origin of the run if that is known."""
+    monkeypatch.chdir(tmp_path)
+    words = ["run", "point_on_track", "--step", "0.02", "--t-end", "0.3", "--out", "run.nc"]
+    assert call(*words).exit_code == 0
+    one = nsdyn.load("run.nc")
+    look = ("--width", "60mm", "--format", "pdf,png")
+    assert call("redraw", "run.nc", *look).exit_code == 0
+    width, _ = size_of(tmp_path / "run.pdf")
+    assert width == pytest.approx(7.0 * 60 / 25.4 / style.COLUMN, rel=1e-3)
+    assert shlex.split(told("run.png")["command"]) == ["nsdyn", *words]
+    one.save("python.nc")
+    assert call("redraw", "python.nc", "--format", "svg").exit_code == 0
+    assert told("python.svg")["command"] == "nsdyn redraw python.nc"
+    (tmp_path / "broken.nc").write_text("none")
+    assert call("redraw", "broken.nc").exit_code == 2
+
+
 def test_a_page_tells_its_command(figures, tmp_path):
     words = ["report", str(figures / STUDY), "--out", str(tmp_path / "page.html"), "--no-player"]
     (figures / STUDY / "captions.txt").write_text("Figure 1.")

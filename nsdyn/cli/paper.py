@@ -18,7 +18,8 @@ def redraw(
         list[str],
         typer.Argument(
             metavar="[STUDY]...",
-            help="Names from `nsdyn list`, or study files; default: all that are in the folder.",
+            help="Names from `nsdyn list`, study files, folders of `nsdyn compare --out`, runs and "
+            "sweeps that were saved; default: all studies that are in the folder.",
         ),
     ] = [],  # noqa: B006  typer copies it
     folder: Annotated[
@@ -35,7 +36,8 @@ def redraw(
 ) -> None:
     """Draw the figures of studies again from archived data, with the width, font and formats that a
     journal asks for. Nothing is computed; a study whose data are missing is an error. Figures are
-    drawn where they are: study files in the folder that is named after them."""
+    drawn where they are: study files in the folder that is named after them, runs beside their
+    files."""
     with reported():
         from nsdyn.studies.lib import redrawing, style
 

@@ -5,7 +5,7 @@ changes what journals ask for; while `looking` lasts, all figures have it. A fil
 which study it is (`nsdyn info`).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -18,6 +18,7 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from numpy.typing import ArrayLike
 
 from nsdyn.errors import ProblemError
@@ -192,3 +193,21 @@ def save(fig: Figure, folder: str | Path, name: str) -> list[Path]:
         write = lambda path, told=told: fig.savefig(path, metadata=told)
         files.append(replace(folder / f"{name}.{kind}", write))
     return files
+
+
+def save_plot(draw: Callable[[], Figure], path: Path, told: Mapping[str, Any]) -> list[Path]:
+    """Save a plot of a run, which is over two columns, in the look and the formats that are asked
+    for, under the name of the run. `told` is what the files say of themselves."""
+    look = _look.get(PLAIN)
+    with use():
+        fig = draw()
+        fig.set_size_inches(fig.get_size_inches() * look.width / COLUMN)
+        for text in fig.findobj(Text):
+            text.set_fontsize(points(text.get_fontsize()))
+        return [
+            replace(
+                path.with_suffix(f".{kind}"),
+                lambda part, kind=kind: fig.savefig(part, metadata=metadata(kind, told)),
+            )
+            for kind in look.formats
+        ]
