@@ -279,11 +279,11 @@ def draw(folder: str | Path) -> list[Path]:
         version=described["versions"]["nsdyn"], rho=RHO_INF, ratio=free("index_2"), formula=index_2_ratio(0.5),
         nonsmooth=free("nsga"), **(TRACK | settings),
     )  # fmt: skip
-    numbers = _shown(values, TABLE.format(**settings))
+    numbers = _residuals(values, TABLE.format(**settings))
     return [*files, write(folder / "captions.txt", words), *tables.write(folder, numbers)]
 
 
-def _shown(values: Dataset, title: str) -> Table:
+def _residuals(values: Dataset, title: str) -> Table:
     pairs = lambda k: zip(values.most.values[k], values.end.values[k], strict=True)
     rows = [
         (

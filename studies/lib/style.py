@@ -199,15 +199,15 @@ def save_plot(draw: Callable[[], Figure], path: Path, told: Mapping[str, Any]) -
     """Save a plot of a run, which is over two columns, in the look and the formats that are asked
     for, under the name of the run. `told` is what the files say of themselves."""
     look = _look.get(PLAIN)
+    files = []
     with use():
         fig = draw()
-        fig.set_size_inches(fig.get_size_inches() * look.width / COLUMN)
+        scale = look.width / COLUMN
+        fig.set_size_inches(scale * fig.get_figwidth(), scale * fig.get_figheight())
         for text in fig.findobj(Text):
-            text.set_fontsize(points(text.get_fontsize()))
-        return [
-            replace(
-                path.with_suffix(f".{kind}"),
-                lambda part, kind=kind: fig.savefig(part, metadata=metadata(kind, told)),
-            )
-            for kind in look.formats
-        ]
+            text.set_fontsize(points(float(text.get_fontsize())))
+        for kind in look.formats:
+            said = metadata(kind, told)
+            write = lambda part, said=said: fig.savefig(part, metadata=said)
+            files.append(replace(path.with_suffix(f".{kind}"), write))
+    return files

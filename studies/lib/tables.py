@@ -5,7 +5,7 @@ Those in Markdown and LaTeX carry in a comment which table of which study they a
 
 import csv
 import io
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ class Table(NamedTuple):
 
     title: str
     head: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
     notes: list[str]
     names: int = 1
 
@@ -89,8 +89,8 @@ def write(
     for kind in kinds:
         comment = stamps.comment(kind, about)
         text = texts[kind] + comment if kind == "md" else comment + texts[kind]
-        path = Path(folder) / f"{name}.{kind}"
-        files.append(archive.replace(path, lambda part, text=text: part.write_text(text, "utf-8")))
+        put = lambda part, text=text: part.write_text(text, "utf-8")
+        files.append(archive.replace(Path(folder) / f"{name}.{kind}", put))
     return files
 
 
