@@ -314,14 +314,14 @@ def draw(folder: str | Path) -> list[Path]:
         nonsmooth=free("nsga"), **(TRACK | settings),
     )  # fmt: skip
     files += [write(folder / "captions.txt", words)]
-    files += tables.write(folder, _shown(values, TABLE.format(**settings)))
+    files += tables.write(folder, _residuals(values, TABLE.format(**settings)))
     smooth = {name: read(name)[0] for name in settings["schemes"]}
     if all("bend_sigma" in x for x in smooth.values()):
         files += tables.write(folder, _bends(smooth), "smoothed")
     return files
 
 
-def _shown(values: Dataset, title: str) -> Table:
+def _residuals(values: Dataset, title: str) -> Table:
     pairs = lambda k: zip(values.most.values[k], values.end.values[k], strict=True)
     rows = [
         (

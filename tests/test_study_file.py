@@ -412,6 +412,22 @@ def test_workers_elsewhere_give_the_same_bytes(tmp_path):
         study.run(plan, client=3)
 
 
+def test_force_computes_everything_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(study_figures, "_saved", lambda *_: [])
+    write, cells = study_cells._write, []
+    counted = lambda plan, cell, folder: (cells.append(cell), write(plan, cell, folder))[1]
+    monkeypatch.setattr(study_cells, "_write", counted)
+    (tmp_path / "short.toml").write_text(SHORT)
+    words = ("study", tmp_path / "short.toml", "--out", tmp_path)
+    counts = []
+    for options in ((), (), ("--force",)):
+        cells.clear()
+        found = call(*words, *options)
+        assert found.exit_code == 0, found.stderr
+        counts.append(len(cells))
+    assert counts == [3, 0, 3]  # two steps and their reference
+
+
 @pytest.mark.slow
 def test_a_dask_cluster_gives_the_same_bytes(finished, tmp_path, monkeypatch):
     distributed = pytest.importorskip("distributed")
