@@ -6,6 +6,7 @@ ARGS    ?=
 VENV  := .venv
 PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+WHOLE := $(VENV)/.installed-whole
 FLAGS := $(VENV)/.xla-flags
 
 # The compilation cache makes a second run fast and is empty on a clean checkout. One BLAS thread for each worker,
@@ -44,6 +45,14 @@ $(STAMP): pyproject.toml
 	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@
 
+# What slow tests need besides, so that none is skipped for a missing package. Of the packages with models only files are read.
+EXTRAS = test,browser,dask,docs,mjcf,peers
+MODELS = import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["robots"])
+$(WHOLE): $(STAMP)
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps $$($(PY) -c '$(MODELS)')
+	@touch $@
+
 figures: $(STAMP)  ## compute and draw all figures into figures/, and a page with all of them
 	$(VENV)/bin/nsdyn figures --out figures
 	$(VENV)/bin/nsdyn report figures --out figures/report.html
@@ -69,8 +78,10 @@ test-typed: $(STAMP)
 test-xla: $(FLAGS)  ## run the same tests with XLA alone; those of native programs are skipped
 	$(TEST_ENV) $(UNOPTIMISED) NSDYN_BACKEND=xla $(PYTEST) $(FAST) $(ARGS)
 
-# As users run it, with the compiler's optimisations.
-test-all: lint types  ## the same with the slow ones: studies, long runs, more derivatives
+# As users run it, with the compiler's optimisations. Tests of the report page need Chromium and its driver, too.
+test-all: $(WHOLE) lint types  ## the same with the slow ones: studies, long runs, more derivatives
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || \
+	    echo "no chromium or no chromedriver: the report page is not tested in a browser" >&2
 	$(TEST_ENV) $(PYTEST) $(ARGS)
 
 lint: $(STAMP)  ## check style and format

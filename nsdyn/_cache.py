@@ -1,9 +1,11 @@
 """The folder in which compiled programs are kept from one process to the next.
 
 It is the user's cache folder; NSDYN_CACHE names another one, and NSDYN_CACHE=0 keeps nothing. If
-JAX was told of a folder for its programs, JAX keeps them there.
+JAX was told of a folder for its programs, JAX keeps them there. A relative name counts from where
+the process was when it used it first: a later change of folder leaves the cache where it is.
 """
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -40,9 +42,14 @@ def keep_compiled() -> None:
 def _root() -> Path:
     given = os.environ.get(SETTING)
     if given:
-        return Path(given)
+        return _absolute(given)
     if os.environ.get("XDG_CACHE_HOME"):
-        return Path(os.environ["XDG_CACHE_HOME"]) / "nsdyn"
+        return _absolute(os.environ["XDG_CACHE_HOME"]) / "nsdyn"
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "nsdyn"
     return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "nsdyn"
+
+
+@functools.cache
+def _absolute(name: str) -> Path:
+    return Path(name).absolute()

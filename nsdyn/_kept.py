@@ -1,7 +1,8 @@
 """Small results kept in the cache folder, by a digest of all that they depend on.
 
-A file begins with the digest of its content: one that does not match it, or that cannot be read,
-counts as missing. Files appear complete (`os.replace`), so processes may work side by side.
+A file begins with its seal, the digest of its name and content. A file that its seal does not
+match, or that cannot be read, counts as missing: one that was damaged, and one that belongs under
+another name. Files appear complete (`os.replace`), so processes may work side by side.
 """
 
 import contextlib
@@ -25,7 +26,7 @@ def kept(kind: str, key: str) -> Any:
     try:
         content = (folder / key).read_bytes()
         seal, body = content[:SEAL], content[SEAL:]
-        if seal != _seal(body):
+        if seal != _seal(kind, key, body):
             return None
         return pickle.loads(body)
     except Exception:  # whatever an entry of another kind may lead to
@@ -42,9 +43,9 @@ def keep(kind: str, key: str, thing: Any) -> None:
         body = pickle.dumps(thing)
         with tempfile.TemporaryDirectory(prefix="new-", dir=folder) as here:
             new = Path(here) / "new"
-            new.write_bytes(_seal(body) + body)
+            new.write_bytes(_seal(kind, key, body) + body)
             os.replace(new, folder / key)
 
 
-def _seal(body: bytes) -> bytes:
-    return hashlib.sha256(body).hexdigest().encode("ascii")
+def _seal(kind: str, key: str, body: bytes) -> bytes:
+    return hashlib.sha256(f"{kind}\0{key}\0".encode() + body).hexdigest().encode("ascii")

@@ -11,6 +11,7 @@ from nsdyn.errors import unknown
 
 STUDIES = (
     "braiding",
+    "contact_films",
     "convergence",
     "energy_theorem",
     "friction_orders",

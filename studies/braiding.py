@@ -19,8 +19,9 @@ from xarray import Dataset
 import nsdyn
 from nsdyn import integrators, laws, problems
 from nsdyn.problems.overbraiding import ring
-from nsdyn.studies.lib import archive, style
-from nsdyn.studies.lib.schemes import table, write
+from nsdyn.studies.lib import archive, style, tables
+from nsdyn.studies.lib.schemes import write
+from nsdyn.studies.lib.tables import Table
 
 BRAIDER = {"gears": 8, "r": 0.06, "m": 0.5, "I": 2e-4, "J": 5e-3, "Omega": 10.0}  # ours
 RUNS = {
@@ -131,12 +132,13 @@ def draw(folder: str | Path) -> list[Path]:
         files += style.save(_strip(runs["ring"]), folder, "figure_3")
     step, version = described["settings"]["step"], described["versions"]["nsdyn"]
     words = CAPTIONS.format(version=version, step=step, trail=TRAIL, **BRAIDER)
-    head = ["drive", "E", "transfers", "speed ratio", "spin ratio"]
-    rows = [[drive, f"{E:g}", *_measured(runs[name])] for name, (drive, E, _) in RUNS.items()]
+    head = ("drive", "E", "transfers", "speed ratio", "spin ratio")
+    rows = [(drive, f"{E:g}", *_measured(runs[name])) for name, (drive, E, _) in RUNS.items()]
+    numbers = Table("One carrier: transfers and what they change", head, rows, [])
     return [
         *files,
         write(folder / "captions.txt", words),
-        write(folder / "table.txt", table(head, rows)),
+        *tables.write(folder, numbers),
     ]
 
 

@@ -2,15 +2,17 @@
 them.
 
 All runs have the same grid. Each law has a reference run, by default event-driven RK4 with a
-smaller step, sampled at the same times. Residuals of the constraints are computed at three levels
+smaller step, sampled at the same times; where the problem has a closed form for the law, its q and v
+take the place of those of the finer run. Residuals of the constraints are computed at three levels
 (`nsdyn.analysis.residuals`).
 """
 
 import dataclasses
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
@@ -18,6 +20,7 @@ import jax
 import numpy as np
 from xarray import Dataset
 
+from nsdyn import problems
 from nsdyn._repr import format_object, settings_text
 from nsdyn.analysis.residuals import residuals
 from nsdyn.checks.problem_check import check_start
@@ -28,10 +31,12 @@ from nsdyn.errors import ProblemError, SimulationError
 from nsdyn.integrators import NSGA, RK4, EventDriven, GeneralizedAlpha, MoreauJean
 from nsdyn.laws.base import AbstractLaw, as_status
 from nsdyn.problem import Problem
+from nsdyn.reference import ClosedForm
 from nsdyn.results.solution import Solution, plain
 from nsdyn.status import Status
 from nsdyn.stepping.integrator import AbstractIntegrator, IntegratorLike, as_integrator
 from nsdyn.studies.lib import archive
+from nsdyn.studies.lib.study_references import closed
 from nsdyn.studies.lib.tables import Table
 
 if TYPE_CHECKING:  # slow to import
@@ -84,7 +89,11 @@ class Run(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """All runs, and the reference of each law. `print` shows its table."""
+    """All runs, and the reference of each law. `print` shows its table.
+
+    closed_forms: of laws for which q and v of the reference are those of a closed form, where it
+        comes from and how far it can be trusted.
+    """
 
     problem: str
     step: float
@@ -92,6 +101,7 @@ class Comparison(NamedTuple):
     runs: list[Run]
     references: dict[str, Run]
     reference_step: float
+    closed_forms: Mapping[str, str] = MappingProxyType({})
 
     @property
     def laws(self) -> list[str]:
@@ -120,12 +130,12 @@ class Comparison(NamedTuple):
     def to_csv(self) -> str:
         return self.table.csv()
 
-    def plot(self, what: str = "states") -> "Figure":
-        """A matplotlib Figure of the "states", "errors" or "residuals" over time; of the first law
-        if there are several."""
+    def plot(self, what: str = "states", law: str | None = None) -> "Figure":
+        """A matplotlib Figure of the "states", "errors" or "residuals" over time, of one law (the
+        first one) if there are several; or of the "laws" side by side."""
         from nsdyn.studies.lib import compare_figures
 
-        return compare_figures.figure(self, what)
+        return compare_figures.figure(self, what, law)
 
 
 class _Job(NamedTuple):
@@ -154,7 +164,7 @@ def pairs(integrators: Iterable[Any], laws: Iterable[AbstractLaw]) -> list[Entry
 
 
 def compare(
-    problem: Problem,
+    problem: Problem | str,
     entries: Sequence[Entry],
     step: float,
     *,
@@ -164,16 +174,21 @@ def compare(
     refine: int = REFINE,
     folder: str | Path | None = None,
     force: bool = False,
+    closed_form: ClosedForm | None = None,
     progress: Callable[[list[str]], Iterable[str]] = iter,
 ) -> Comparison:
     """Run the (integrator, law) pairs and, for each law, the reference with the step step/refine
     (None: no reference).
 
-    With a `folder`, runs are archived in its subfolder data; runs archived with the same settings
+    A problem given by its name, as `nsdyn run` takes it, brings its closed form; for others it may
+    be given. With a `folder`, runs are archived in its subfolder data; runs archived with the same settings
     and version are computed again only with `force`. Incompatible pairs and runs that stop early
     are part of the result.
     """
     _check(entries, reference, refine)
+    if isinstance(problem, str):
+        closed_form = closed_form or problems.closed_form(problem)
+        problem = problems.get(problem)
     grid = setup(problem, REFERENCE, None, step=step, t_end=t_end, save_every=save_every).grid
     check_start(problem)
     pairs = zip(
@@ -195,13 +210,21 @@ def compare(
         title: _made(problem, todo[title], grid.t_end, data, force)
         for title in progress(list(todo))
     }
+    references = {run.law: run for title, run in done.items() if todo[title].is_reference}
+    exact = {
+        job.names[1]: found
+        for title, job in todo.items()
+        if job.is_reference and done[title].has_rows
+        if (found := closed(closed_form, problem, job.law, done[title].data)) is not None
+    }
     return Comparison(
         problem=problem.name,
         step=grid.step,
         span=(grid.t0, grid.t_end),
         runs=[done[title] for title, job in todo.items() if not job.is_reference],
-        references={run.law: run for title, run in done.items() if todo[title].is_reference},
+        references=references | {x: references[x]._replace(data=exact[x].data) for x in exact},
         reference_step=grid.step / refine,
+        closed_forms={law: f"{x.text}. {x.distance}" for law, x in exact.items()},
     )
 
 

@@ -23,8 +23,9 @@ from xarray import Dataset
 
 from nsdyn.analysis.metrics import Order, observed_order
 from nsdyn.studies import study
-from nsdyn.studies.lib import archive, study_file, study_result, style
-from nsdyn.studies.lib.schemes import NEWTON, SCHEMES, plain, table, write
+from nsdyn.studies.lib import archive, study_file, study_result, style, tables
+from nsdyn.studies.lib.schemes import NEWTON, SCHEMES, plain, write
+from nsdyn.studies.lib.tables import Table
 
 FILE = Path(__file__).with_suffix(".toml")
 MEASURES = {"error_q": "$q$ [m]", "error_v": "$v$ [m/s]", "graph_v": "graph of $v$ [1]"}
@@ -51,8 +52,7 @@ small steps as for large ones, so its graph does not converge.
 TABLE = """\
 Observed orders across an event (fits over {steps} steps, with their standard deviation) and errors with the finest step,
 h = {step:g} s; worst of {phases} positions of the corner in its step. q and v: largest error of the last fifth of the run; graph: Hausdorff
-distance of the graph of v. "-" where the error is round-off. Parameters are ours; see captions.txt.
-"""
+distance of the graph of v. "-" where the error is round-off. Parameters are ours; see captions.txt."""
 
 
 def run(folder: str | Path, force: bool = False, file: Path = FILE) -> list[Path]:
@@ -113,23 +113,22 @@ def draw(folder: str | Path) -> list[Path]:
         files = style.save(_figure(data), folder, "figure_1")
     words = CAPTIONS.format(version=described["versions"]["nsdyn"], **settings)
     steps = settings["steps"]
-    numbers = TABLE.format(step=min(steps), steps=len(steps), phases=settings["phases"])
-    numbers += _tables(data)
-    return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", numbers)]
+    title = TABLE.format(step=min(steps), steps=len(steps), phases=settings["phases"])
+    numbers = _shown(data, title)
+    return [*files, write(folder / "captions.txt", words), *tables.write(folder, numbers)]
 
 
-def _tables(data: Dataset) -> str:
-    parts = []
-    for track in data.track.values:
-        rows = []
-        for name in data.scheme.values:
+def _shown(data: Dataset, title: str) -> Table:
+    rows = []
+    for track in map(str, data.track.values):
+        for name in map(str, data.scheme.values):
             one = data.sel(scheme=name, track=track)
             orders = [str(Order(order, spread, 0)) for order, spread in one.order.values]
-            rows.append([plain(str(name)), *orders, *(f"{x:.1e}" for x in one.error.values[:, -1])])
-        short = [str(name).removeprefix("error_").removesuffix("_v") for name in MEASURES]
-        head = [f"{track} track", *(f"order {m}" for m in short), *(f"error {m}" for m in short)]
-        parts.append("\n" + table(head, rows))
-    return "".join(parts)
+            errors = (f"{x:.1e}" for x in one.error.values[:, -1])
+            rows.append((track, plain(name), *orders, *errors))
+    short = [name.removeprefix("error_").removesuffix("_v") for name in MEASURES]
+    head = (*(f"order {m}" for m in short), *(f"error {m}" for m in short))
+    return Table(title, ("track", "scheme", *head), rows, [], names=2)
 
 
 def _figure(data: Dataset) -> Figure:

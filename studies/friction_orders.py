@@ -35,8 +35,9 @@ import nsdyn
 from nsdyn import integrators
 from nsdyn.problems.friction_bowl import friction_bowl
 from nsdyn.problems.tippe_top import tippe_top
-from nsdyn.studies.lib import archive, sliding_top, style
-from nsdyn.studies.lib.schemes import table, write
+from nsdyn.studies.lib import archive, sliding_top, style, tables
+from nsdyn.studies.lib.schemes import write
+from nsdyn.studies.lib.tables import Table
 
 COUNTS = (100, 200, 400, 800)  # steps of a run
 # Not by name, so that keys of data cover their code.
@@ -82,8 +83,7 @@ the end of each step costs NSGA one order where the slip turns; opposite to the 
 """
 
 TABLE = """\
-Observed orders (finest pair of steps) and errors with the finest step: {bowl_step:g} s in the bowl, {top_step:g} s for the top.
-"""
+Observed orders (finest pair of steps) and errors with the finest step: {bowl_step:g} s in the bowl, {top_step:g} s for the top."""
 
 
 def run(folder: str | Path, counts: Sequence[int] = COUNTS, force: bool = False) -> list[Path]:
@@ -192,7 +192,7 @@ def draw(folder: str | Path) -> list[Path]:
     return [
         *files,
         write(folder / "captions.txt", words),
-        write(folder / "table.txt", TABLE.format(**steps) + "\n" + _table(data)),
+        *tables.write(folder, _table(data, TABLE.format(**steps))),
     ]
 
 
@@ -235,11 +235,11 @@ def _slopes(ax: Axes, h: np.ndarray, errors: np.ndarray) -> None:
         )  # fmt: skip
 
 
-def _table(data: Dataset) -> str:
-    head = ["", *(f"{where} {name}" for name, (where, _) in MEASURES.items())]
+def _table(data: Dataset, title: str) -> Table:
+    head = ("scheme", "", *(f"{where} {name}" for name, (where, _) in MEASURES.items()))
     rows = []
     for name, scheme in SCHEMES.items():
         one = data.sel(scheme=name)
-        rows.append([scheme.label, *(f"{x:.2f}" for x in one.order.values)])
-        rows.append(["", *(f"{x:.1e}" for x in one.error.values[:, -1])])
-    return table(head, rows)
+        rows.append((scheme.label, "order", *(f"{x:.2f}" for x in one.order.values)))
+        rows.append((scheme.label, "error", *(f"{x:.1e}" for x in one.error.values[:, -1])))
+    return Table(title, head, rows, [], names=2)

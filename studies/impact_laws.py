@@ -31,8 +31,9 @@ from xarray import Dataset
 
 from nsdyn import laws
 from nsdyn.laws import AbstractImpactLaw
-from nsdyn.studies.lib import archive, style
-from nsdyn.studies.lib.schemes import table, write
+from nsdyn.studies.lib import archive, style, tables
+from nsdyn.studies.lib.schemes import write
+from nsdyn.studies.lib.tables import Table
 
 POINTS = 41
 FIRST_E = 0.3  # e_1 of the row
@@ -150,7 +151,7 @@ def draw(folder: str | Path) -> list[Path]:
     return [
         *files,
         write(folder / "captions.txt", words),
-        write(folder / "table.txt", _table(data)),
+        *tables.write(folder, _table(data)),
     ]
 
 
@@ -179,7 +180,7 @@ def _curves(ax: Axes, x: Any, values: np.ndarray) -> None:
         ax.plot(x, y, label=name, **look)
 
 
-def _table(data: Dataset) -> str:
+def _table(data: Dataset) -> Table:
     head = [
         "law",
         "balls, e = 1",
@@ -193,7 +194,8 @@ def _table(data: Dataset) -> str:
         normal, friction = (round(float(x), 12) + 0.0 for x in data.chosen.values[k])
         numbers = (data.slender.values[k], 1 + normal + friction, normal, friction)
         chosen = [balls(data.elastic.values[k]), balls(data.balls.values[k])]
-        rows.append([name, *chosen, *(f"{x:.6f}" for x in numbers)])
+        rows.append((name, *chosen, *(f"{x:.6f}" for x in numbers)))
     wave = ["GeneralizedNewton, matrix [[0, 1], [1, 0]]", balls(data.wave.values)]
-    rows.append([*wave, *("",) * (len(head) - 2)])
-    return table(head, rows)
+    rows.append((*wave, *("",) * (len(head) - 2)))
+    title = "Velocities of three balls, omega+/omega- of a block, energy of a rod after one impact"
+    return Table(title, tuple(head), rows, [])

@@ -19,8 +19,9 @@ from xarray import Dataset
 import nsdyn
 from nsdyn import integrators, laws, problems
 from nsdyn.problems.metamorphic_palm import shape
-from nsdyn.studies.lib import archive, style
-from nsdyn.studies.lib.schemes import table, write
+from nsdyn.studies.lib import archive, style, tables
+from nsdyn.studies.lib.schemes import write
+from nsdyn.studies.lib.tables import Table
 
 RK4 = integrators.EventDriven(integrators.RK4())
 STEP = 2e-3
@@ -116,11 +117,11 @@ def draw(folder: str | Path) -> list[Path]:
         version=described["versions"]["nsdyn"], step=described["settings"]["step"]
     )
     rows = [
-        [name, f"{float(data.energy_after[0] / data.energy_before[0]):.6f}"]
+        (name, f"{float(data.energy_after[0] / data.energy_before[0]):.6f}")
         for name, data in runs.items()
     ]
-    numbers = "Kinetic energy after and before the event\n\n" + table(["run", "ratio"], rows)
-    return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", numbers)]
+    numbers = Table("Kinetic energy after and before the event", ("run", "ratio"), rows, [])
+    return [*files, write(folder / "captions.txt", words), *tables.write(folder, numbers)]
 
 
 def _poses(data: Dataset) -> Figure:

@@ -45,8 +45,9 @@ from nsdyn.problems.pantograph import (
     tip,
     tip_of_links,
 )
-from nsdyn.studies.lib import archive, style
-from nsdyn.studies.lib.schemes import table, write
+from nsdyn.studies.lib import archive, style, tables
+from nsdyn.studies.lib.schemes import write
+from nsdyn.studies.lib.tables import Table
 
 
 class Case(NamedTuple):
@@ -100,13 +101,17 @@ mu = {mu:g} (ours), step {step:g} s; later the tip may leave the wall again. Cir
 """
 
 TABLE = """\
-Pantograph against a wall: values printed by Font-Llagunes and Kovecses (tables 2 and 3, eqs. (19), (20)) and computed with the rigid
-model of table 1. Energies in mJ, impulses in mN s, projections in m. Speeds are chosen to give the printed T_c before the impact.
-
+Pantograph against a wall: values printed by Font-Llagunes and Kovecses (tables 2 and 3) and computed with the rigid model of
+table 1. Energies in mJ, impulses in mN s. Speeds are chosen to give the printed T_c before the impact."""
+AGREES = """\
 xi: "yes" if it rounds to the printed digits. T_a/T_c and T_a after (computed with the measured beta): the printed
-values are averages of measurements; "yes" within 10 %. Lam: measured against rigid.
-
-"""
+values are averages of measurements; "yes" within 10 %. Lam: measured against rigid."""
+VERDICT = ("printed", "computed", "agrees")
+IMPULSE = ("printed", "computed", "measured/rigid")
+PROJECTED = "Projections printed in (19), (20) and computed, in m."
+WITHIN = f"""\
+"yes": both components within {CLOSE:g} m. The sum of both projections is B^T, which depends only on the geometry:
+no masses would change the second components at d = 0, where symmetry makes both components of B equal, and at d = 0.2."""
 
 
 def run(
@@ -298,8 +303,9 @@ def draw(folder: str | Path) -> list[Path]:
         files += style.save(_figure_2(impacts), folder, "figure_2")
     version, settings = described["versions"]["nsdyn"], about["settings"]
     words = CAPTIONS.format(version=version, wall=WALL, mu=settings["mu"], step=settings["step"])
-    numbers = TABLE + _case_table(cases) + "\n" + _projection_table(cases)
-    return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", numbers)]
+    files += tables.write(folder, _case_table(cases))
+    files += tables.write(folder, _projection_table(cases), "projections")
+    return [*files, write(folder / "captions.txt", words)]
 
 
 def agreement(data: Dataset) -> list[tuple[bool, bool, bool]]:
@@ -309,30 +315,31 @@ def agreement(data: Dataset) -> list[tuple[bool, bool, bool]]:
     return [(round(x, 2) == p.xi, near(a, p.T_a), near(b, p.T_a_after)) for p, x, a, b in rows]
 
 
-def _case_table(data: Dataset) -> str:
-    head = ["case", "d", "gamma", "xi", "computed", "agrees", "T_a/T_c", "computed", "agrees"]
-    head += ["T_a after", "computed", "agrees", "Lam", "computed", "measured/rigid"]
+def _case_table(data: Dataset) -> Table:
+    compared = [f"{x}\n{y}" for x in ("xi", "T_a/T_c", "T_a after") for y in VERDICT]
+    head = ("case", "d", "gamma", *compared, *(f"Lam\n{x}" for x in IMPULSE))
     rows = []
     for i, (case, agrees) in enumerate(zip(PAPER, agreement(data), strict=True)):
         said = ["yes" if yes else "no" for yes in agrees]
         found = {
             name: _zero(float(data[name].values[i])) for name in ("xi", "T_a", "T_a_after", "Lam")
         }
-        rows.append([
+        rows.append((
             str(i + 1), f"{case.d:g}", str(case.gamma), f"{case.xi:.2f}", f"{found['xi']:.4f}", said[0],
             f"{case.T_a / case.T_c:.3g}", f"{found['T_a'] / case.T_c:.3g}", said[1],
             f"{case.T_a_after:.3g}", f"{found['T_a_after']:.3g}", said[2],
             f"{case.Lam:.2f}", f"{found['Lam']:.2f}", f"{case.Lam / found['Lam']:.3f}",
-        ])  # fmt: skip
-    return table(head, rows)
+        ))  # fmt: skip
+    return Table(TABLE, head, rows, [AGREES])
 
 
 def _zero(x: float) -> float:
     return x if abs(x) > 1e-12 else 0.0
 
 
-def _projection_table(data: Dataset) -> str:
-    head = ["projection", "d", "printed", "", "computed", "", "difference", "", "agrees"]
+def _projection_table(data: Dataset) -> Table:
+    pairs = [f"{x}\n{k}" for x in ("printed", "computed", "difference") for k in (1, 2)]
+    head = ("projection", "d", *pairs, "agrees")
     rows = []
     for i, (d, printed) in enumerate(PROJECTIONS.items()):
         for name, variable, values in (
@@ -343,13 +350,8 @@ def _projection_table(data: Dataset) -> str:
             off = np.abs(found - values)
             wrong = " and ".join(str(k + 1) for k in np.flatnonzero(off > CLOSE))
             numbers = [f"{x:.4f}" for x in (*values, *(_zero(x) for x in found), *off)]
-            rows.append([name, f"{d:g}", *numbers, f"no, component {wrong}" if wrong else "yes"])
-    notes = (
-        f'\n"yes": both components within {CLOSE:g} m. The sum of both projections is B^T, which depends only on the geometry:\n'
-        "no masses would change the second components at d = 0, where symmetry makes both components of B "
-        "equal, and at d = 0.2.\n"
-    )
-    return table(head, rows) + notes
+            rows.append((name, f"{d:g}", *numbers, f"no, component {wrong}" if wrong else "yes"))
+    return Table(PROJECTED, head, rows, [WITHIN])
 
 
 def _figure_1(data: Dataset) -> Figure:

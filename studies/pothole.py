@@ -35,8 +35,9 @@ from nsdyn import laws, problems
 from nsdyn._repr import settings_text
 from nsdyn.analysis.residuals import points_of
 from nsdyn.problems.wheel_over_pothole import ground, shape
-from nsdyn.studies.lib import archive, style
-from nsdyn.studies.lib.schemes import NEWTON, RHO_INF, SCHEMES, table, write
+from nsdyn.studies.lib import archive, style, tables
+from nsdyn.studies.lib.schemes import NEWTON, RHO_INF, SCHEMES, write
+from nsdyn.studies.lib.tables import Table
 
 WHEEL = {
     "R": 0.35,
@@ -74,9 +75,7 @@ its moment about the centre divided by R. With E = 1/2 it is vertical, along the
 
 TABLE = """\
 Wheel over a pothole under NSGA (three-level), h = {step:g} s: ratio omega+/omega- at the middle, speed after the hole, energy
-lost there. "exact" is the closed form. Parameters are ours; see captions.txt.
-
-"""
+lost there. "exact" is the closed form. Parameters are ours; see captions.txt."""
 
 
 def run(folder: str | Path, step: float = 1e-3, force: bool = False) -> list[Path]:
@@ -197,8 +196,8 @@ def draw(folder: str | Path) -> list[Path]:
     words = CAPTIONS.format(
         version=described["versions"]["nsdyn"], rho=RHO_INF, **(settings | WHEEL)
     )
-    numbers = TABLE.format(**settings) + _table(runs)
-    return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", numbers)]
+    numbers = _table(runs, TABLE.format(**settings))
+    return [*files, write(folder / "captions.txt", words), *tables.write(folder, numbers)]
 
 
 def measured(run: Dataset) -> tuple[float, float, float]:
@@ -211,13 +210,14 @@ def measured(run: Dataset) -> tuple[float, float, float]:
     )
 
 
-def _table(runs: dict[float, Dataset]) -> str:
-    head = ["E", "ratio", "exact", "speed m/s", "exact", "lost J", "exact"]
+def _table(runs: dict[float, Dataset], title: str) -> Table:
+    exact = lambda name: (name, f"{name}\nexact")
+    head = ("E", *exact("ratio"), *exact("speed m/s"), *exact("lost J"))
     rows = []
     for E, data in runs.items():
         pairs = zip(measured(data), (ratio(E), final_speed(E), energy_lost(E)), strict=True)
-        rows.append([f"{E:g}", *(f"{x + 0.0:.6f}" for pair in pairs for x in pair)])
-    return table(head, rows)
+        rows.append((f"{E:g}", *(f"{x + 0.0:.6f}" for pair in pairs for x in pair)))
+    return Table(title, head, rows, [])
 
 
 def _poses(data: Dataset) -> Figure:

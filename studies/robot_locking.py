@@ -24,11 +24,12 @@ import nsdyn
 from nsdyn import problems
 from nsdyn.problems.geared_chain import mass, tip_position
 from nsdyn.problems.rx130l import RATIO
-from nsdyn.studies.lib import archive, both_laws, robot_drawing, style
+from nsdyn.studies.lib import archive, both_laws, robot_drawing, style, tables
 from nsdyn.studies.lib.both_laws import CONSISTENT, INCONSISTENT, LAWS
 from nsdyn.studies.lib.limits import with_limits
 from nsdyn.studies.lib.robot_drawing import ABOVE, SIDE
-from nsdyn.studies.lib.schemes import table, write
+from nsdyn.studies.lib.schemes import write
+from nsdyn.studies.lib.tables import Table
 
 TITLES = {CONSISTENT: "momentum-consistent", INCONSISTENT: "not momentum-consistent"}
 LOCKED_FROM_MODE = np.array([1, 2, 3, np.inf, np.inf, np.inf])  # the wrist never locks
@@ -54,10 +55,7 @@ Figure 9. The arm at the start (grey) and where it stops with (blue) and without
 b) from above (surrogate parameters). Filled joints are locked. The dashed lines are the paths of the flange.
 """
 
-TABLE = """\
-Where the arm of the 6R robot stops (surrogate parameters): joint angles in degrees, flange in m.
-
-"""
+TABLE = "Where the arm of the 6R robot stops (surrogate parameters): joint angles in degrees, flange in m."
 
 
 def run(folder: str | Path, step: float = 1e-4, force: bool = False) -> list[Path]:
@@ -127,7 +125,7 @@ def draw(folder: str | Path) -> list[Path]:
     return [
         *files,
         write(folder / "captions.txt", words),
-        write(folder / "table.txt", TABLE + _table(runs)),
+        *tables.write(folder, _table(runs)),
     ]
 
 
@@ -227,10 +225,10 @@ def halts(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
     return np.degrees(data.q.values[last, :ARM] / RATIO), data.tip.values[last]
 
 
-def _table(runs: dict[str, Dataset]) -> str:
-    head = ["locking", "joint 1", "joint 2", "joint 3", "x", "y", "z"]
+def _table(runs: dict[str, Dataset]) -> Table:
+    head = ("locking", "joint 1", "joint 2", "joint 3", "x", "y", "z")
     rows = []
     for name, data in runs.items():
         angles, tip = halts(data)
-        rows.append([TITLES[name], *(f"{x:.4f}" for x in angles), *(f"{x:.5f}" for x in tip)])
-    return table(head, rows)
+        rows.append((TITLES[name], *(f"{x:.4f}" for x in angles), *(f"{x:.5f}" for x in tip)))
+    return Table(TABLE, head, rows, [])

@@ -25,9 +25,10 @@ import nsdyn
 from nsdyn import Solution, integrators, laws, problems
 from nsdyn.problems.emergency_stop import HELD
 from nsdyn.problems.geared_chain import tip_position
-from nsdyn.studies.lib import archive, stopping_figures, stopping_movie, style
+from nsdyn.studies.lib import archive, stopping_figures, stopping_movie, style, tables
 from nsdyn.studies.lib.limits import with_limits
-from nsdyn.studies.lib.schemes import table, write
+from nsdyn.studies.lib.schemes import write
+from nsdyn.studies.lib.tables import Table
 
 CONSISTENT, INCONSISTENT = "consistent", "inconsistent"
 LAWS = {CONSISTENT: laws.MuellerTransition(), INCONSISTENT: laws.ZeroVelocity()}
@@ -63,9 +64,7 @@ shoulder and elbow, where two joints coincide, while either is held.
 
 TABLE = """\
 Emergency stops of a 6R robot (surrogate parameters), {count} pairs of initial speeds and brake torques, brakes that catch at
-{catch:g} rad/s.
-
-"""
+{catch:g} rad/s."""
 
 
 def run(
@@ -234,25 +233,20 @@ def draw(folder: str | Path) -> list[Path]:
         "slower": stopping_movie.SLOWER,
     }
     words = CAPTIONS.format(version=described["versions"]["nsdyn"], **settings)
-    numbers = TABLE.format(**settings) + _table(*maps)
-    return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", numbers)]
+    numbers = _table(*maps, TABLE.format(**settings))
+    return [*files, write(folder / "captions.txt", words), *tables.write(folder, numbers)]
 
 
-def _table(right: Dataset, wrong: Dataset) -> str:
+def _table(right: Dataset, wrong: Dataset, title: str) -> Table:
     distance = stopping_figures.distance(right)
     error = stopping_figures.error(right, wrong)
+    values = {
+        "distance of the flange, m": (distance, "{:.4f}"),
+        "time of the last lock, s": (right.t_stop, "{:.4f}"),
+        "wrong by (zero rates), mm": (1e3 * error, "{:.2f}"),
+    }
     rows = [
-        [
-            "distance of the flange, m",
-            *(f"{f(distance):.4f}" for f in (np.nanmin, np.nanmedian, np.nanmax)),
-        ],
-        [
-            "time of the last lock, s",
-            *(f"{f(right.t_stop):.4f}" for f in (np.nanmin, np.nanmedian, np.nanmax)),
-        ],
-        [
-            "wrong by (zero rates), mm",
-            *(f"{1e3 * f(error):.2f}" for f in (np.nanmin, np.nanmedian, np.nanmax)),
-        ],
+        (name, *(shown.format(float(f(x))) for f in (np.nanmin, np.nanmedian, np.nanmax)))
+        for name, (x, shown) in values.items()
     ]
-    return table(["", "smallest", "median", "largest"], rows)
+    return Table(title, ("", "smallest", "median", "largest"), rows, [])

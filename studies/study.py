@@ -27,9 +27,9 @@ from nsdyn.laws.post_switch import PostSwitchGradient
 from nsdyn.problem import Problem
 from nsdyn.reference import ClosedForm
 from nsdyn.stepping.integrator import as_integrator
-from nsdyn.studies.lib import archive, study_cells, study_file, written
+from nsdyn.studies.lib import archive, study_cells, study_estimate, study_file, written
 from nsdyn.studies.lib.study_cells import Cell, Contents, Pair
-from nsdyn.studies.lib.study_file import FIGURES, REFINE, SAMPLES, SHOWN, Finer, Plan
+from nsdyn.studies.lib.study_file import REFINE, SAMPLES, SHOWN, Finer, Plan
 from nsdyn.studies.lib.study_result import StudyResult, collect
 
 WORDS = ("problem", "integrator", "law")
@@ -57,9 +57,7 @@ def plan(
     laws = {"PostSwitchGradient": PostSwitchGradient()} if laws is None else laws
     made = {k: library.get(x) if isinstance(x, str) else x for k, x in problems.items()}
     texts = {k: x for k, x in problems.items() if isinstance(x, str)}
-    for name in metrics:
-        if name not in study_file.METRICS:
-            raise unknown("metric", name, study_file.METRICS)
+    shown = study_file.metrics_of(metrics)
     if not steps or not all(x > 0 for x in steps):
         raise ProblemError(f"steps: expected positive numbers, found {steps!r}")
     if too_long := study_file.too_long(made, max(steps), of_span):
@@ -74,8 +72,8 @@ def plan(
         finer=Finer(_integrator(reference), refine),
         stored={k: library.reference(x) for k, x in texts.items()},
         closed_forms={k: library.closed_form(x) for k, x in texts.items()} | dict(closed_forms),
-        metrics=tuple(metrics),
-        figures=FIGURES,
+        metrics=shown,
+        figures=study_file.figures_of(made),
         samples=samples,
         of_span=of_span,
         patience=patience,
@@ -106,7 +104,9 @@ class Work(NamedTuple):
     done, cells: the number of cells that are there, and of all cells, references included.
     given_up: the number of those that ended with an error or took too long.
     refused: pairs that cannot run.
-    seconds: what the cells to do will take at most, from those that are there; NaN if none is.
+    seconds: what the cells to do will take: at most so much, from those that are there, or else a
+        guess from the sizes of the mechanisms.
+    is_guess: whether it is one.
     """
 
     todo: dict[Pair, list[Cell]]
@@ -115,6 +115,7 @@ class Work(NamedTuple):
     given_up: int
     refused: list[Pair]
     seconds: float
+    is_guess: bool
 
     @property
     def missing(self) -> int:
@@ -131,7 +132,10 @@ def survey(
 ) -> Work:
     """What a run of the study would do."""
     known = study_cells.contents(chosen).only(_selection(chosen, only))
-    return _work(known, folder, Again(force, retry))
+    work = _work(known, folder, Again(force, retry))
+    if not work.is_guess:
+        return work
+    return work._replace(seconds=study_estimate.seconds(chosen, work.todo))
 
 
 def _work(known: Contents, folder: Path, again: Again) -> Work:
@@ -143,9 +147,10 @@ def _work(known: Contents, folder: Path, again: Again) -> Work:
     spent = [x["cell_s"] for x in times if x]
     left = {pair: [x for x in found if x.key not in kept] for pair, found in known.cells.items()}
     todo = {pair: found for pair, found in left.items() if found}
-    done = Work(todo, len(there), len(cells), len(graves), list(known.refused), np.nan)
+    counts = len(there), len(cells), len(graves)
     each = float(np.mean(spent)) if spent else np.nan
-    return done._replace(seconds=each * done.missing)
+    missing = sum(map(len, todo.values()))
+    return Work(todo, *counts, list(known.refused), each * missing, is_guess=not spent)
 
 
 def _selection(chosen: Plan, only: Iterable[str]) -> Callable[[Pair], bool]:

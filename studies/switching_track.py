@@ -36,10 +36,11 @@ import nsdyn
 from nsdyn.integrators._alpha import alpha
 from nsdyn.problems.point_on_track import SHAPES
 from nsdyn.studies import study
-from nsdyn.studies.lib import archive, study_cells, study_file, switching_figures
-from nsdyn.studies.lib.schemes import NEWTON, RHO_INF, SCHEMES, plain, table, write
+from nsdyn.studies.lib import archive, study_cells, study_file, switching_figures, tables
+from nsdyn.studies.lib.schemes import NEWTON, RHO_INF, SCHEMES, plain, write
 from nsdyn.studies.lib.study_cells import Pair
 from nsdyn.studies.lib.study_file import RESIDUALS, Plan
+from nsdyn.studies.lib.tables import Table
 
 FILE = Path(__file__).with_suffix(".toml")
 TRACK = {
@@ -97,9 +98,7 @@ TABLE = """\
 Residuals after the corner and error of the energy at t_end, point on track with G_E = G+; every scheme with h = {step:g} s
 and Newton tolerance {newton:g}. "most" is the largest value from the event on, "end" the value at t_end. Levels: position
 g in m, velocity G v in m/s, acceleration G v' + gamma in m/s2, with the v' = M^-1 (f - G^T lam) of the reaction reported. Energy:
-difference to the exact energy after the corner, relative to the energy at the start. Parameters are ours; see captions.txt.
-
-"""
+difference to the exact energy after the corner, relative to the energy at the start. Parameters are ours; see captions.txt."""
 
 
 def run(folder: str | Path, force: bool = False, file: Path = FILE) -> list[Path]:
@@ -280,23 +279,23 @@ def draw(folder: str | Path) -> list[Path]:
         version=described["versions"]["nsdyn"], rho=RHO_INF, ratio=free("index_2"), formula=index_2_ratio(0.5),
         nonsmooth=free("nsga"), **(TRACK | settings),
     )  # fmt: skip
-    numbers = TABLE.format(**settings) + _rows(values)
-    return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", numbers)]
+    numbers = _shown(values, TABLE.format(**settings))
+    return [*files, write(folder / "captions.txt", words), *tables.write(folder, numbers)]
 
 
-def _rows(values: Dataset) -> str:
+def _shown(values: Dataset, title: str) -> Table:
     pairs = lambda k: zip(values.most.values[k], values.end.values[k], strict=True)
     rows = [
-        [
+        (
             plain(str(scheme)),
             *(f"{x:.1e}" for pair in pairs(k) for x in pair),
             f"{values.energy_error.values[k]:+.1e}",
-        ]
+        )
         for k, scheme in enumerate(values.scheme.values)
     ]
     levels = ("g", "G v", "G v'")
     head = [f"{level} {which}" for level in levels for which in ("most", "end")]
-    return table(["scheme", *head, "energy"], rows)
+    return Table(title, ("scheme", *head, "energy"), rows, [])
 
 
 def reference() -> dict[float, dict[str, Any]]:

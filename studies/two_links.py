@@ -27,8 +27,9 @@ from nsdyn._types import Number
 from nsdyn.multibody.chain import tip
 from nsdyn.multibody.chain_dynamics import mass_matrix
 from nsdyn.multibody.chain_impulse import restitution
-from nsdyn.studies.lib import archive, style
-from nsdyn.studies.lib.schemes import table, write
+from nsdyn.studies.lib import archive, style, tables
+from nsdyn.studies.lib.schemes import write
+from nsdyn.studies.lib.tables import Table
 
 CASES, SEED = 1000, 0
 CURVE = 11
@@ -132,7 +133,7 @@ def draw(folder: str | Path) -> list[Path]:
     return [
         *files,
         write(folder / "captions.txt", words),
-        write(folder / "table.txt", _table(data)),
+        *tables.write(folder, _table(data)),
     ]
 
 
@@ -179,7 +180,8 @@ def _over_e(ax: Axes, data: Dataset) -> None:
     ax.legend(ncols=2, loc="upper left", columnspacing=0.8, handlelength=1.2)
 
 
-def _table(data: Dataset) -> str:
-    head = ["difference from (34) to (40)", "median", "largest"]
+def _table(data: Dataset) -> Table:
     values = zip(WAYS.values(), data.difference.values, strict=True)
-    return table(head, [[label, f"{np.median(x):.2e}", f"{np.max(x):.2e}"] for label, x in values])
+    rows = [(label, f"{np.median(x):.2e}", f"{np.max(x):.2e}") for label, x in values]
+    title = f"Random impacts of two links: difference from (34) to (40), {len(data.case)} cases"
+    return Table(title, ("way", "median", "largest"), rows, [])

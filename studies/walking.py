@@ -26,8 +26,9 @@ from nsdyn import problems
 from nsdyn.problems.compass_walker import LEGS, after_strike, shape
 from nsdyn.results.events import Events
 from nsdyn.studies.gaits import RK4, gait, stride
-from nsdyn.studies.lib import archive, style
+from nsdyn.studies.lib import archive, style, tables
 from nsdyn.studies.lib.schemes import write
+from nsdyn.studies.lib.tables import Table
 
 GUESS = (0.27, 1.1, 0.4)
 STEP, STRIDE = 5e-3, 1.2  # s: step for the gait, and an upper bound on the time of a stride
@@ -55,17 +56,12 @@ Figure 2. States just after a strike, with the rate w = {w:.4f} rad/s of the swi
 The cross is the gait.
 """
 
-TABLE = """\
-Gait of the compass just after a strike (h = {step:g} s)
-  th   {x[0]:.10f} rad      half the angle between the legs
-  u    {x[1]:.10f} rad/s    standing leg
-  w    {x[2]:.10f} rad/s    swinging leg
-  T    {period:.10f} s
-  |P(x) - x|  {residual:.1e}
-Multipliers  {multipliers}
-Error of one stride with the step of the sweep, h = {coarse:g} s: {error:.1e} rad and rad/s
-Basin: {inside} of {total} states
-"""
+TABLE = "Gait of the compass just after a strike (h = {step:g} s)"
+MEANINGS = {
+    "th": "half the angle between the legs [rad]",
+    "u": "rate of the standing leg [rad/s]",
+    "w": "rate of the swinging leg [rad/s]",
+}
 
 
 def run(folder: str | Path, size: int = 200, force: bool = False) -> list[Path]:
@@ -211,18 +207,25 @@ def draw(folder: str | Path) -> list[Path]:
         duration=DURATION,
         coarse=COARSE,
     )
-    numbers = TABLE.format(
-        step=STEP,
-        x=x,
-        period=float(found.period),
-        residual=float(found.residual),
-        multipliers=", ".join(f"{a:.6f} {b:+.6f}i" for a, b in found.multipliers.values),
-        coarse=COARSE,
-        error=float(found.error),
-        inside=int(basin.inside.sum()),
-        total=size**2,
-    )
-    return [*files, write(folder / "captions.txt", words), write(folder / "table.txt", numbers)]
+    numbers = _table(found, basin)
+    return [*files, write(folder / "captions.txt", words), *tables.write(folder, numbers)]
+
+
+def _table(found: Dataset, basin: Dataset) -> Table:
+    state = zip(MEANINGS.items(), found.state.values, strict=True)
+    rows = [(name, meaning, f"{x:.10f}") for (name, meaning), x in state]
+    rows += [
+        ("T", "period [s]", f"{float(found.period):.10f}"),
+        ("|P(x) - x|", "residual of the return map", f"{float(found.residual):.1e}"),
+    ]
+    rows += [("multiplier", "", f"{a:.6f} {b:+.6f}i") for a, b in found.multipliers.values]
+    coarse = f"of one stride with the step of the sweep, h = {COARSE:g} s [rad, rad/s]"
+    rows += [
+        ("error", coarse, f"{float(found.error):.1e}"),
+        ("basin", "states that end in the gait", str(int(basin.inside.sum()))),
+        ("states", "of the map", str(basin.inside.size)),
+    ]
+    return Table(TABLE.format(step=STEP), ("quantity", "meaning", "value"), rows, [], names=2)
 
 
 def _strides(found: Dataset, modulus: float) -> Figure:

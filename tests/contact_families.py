@@ -119,41 +119,43 @@ def stack(rng, boxes=4, ratio=1000.0):
     return delassus(H, M, v, rng.uniform(0.1, 0.9, 2 * boxes), 2)
 
 
-def pile(rng, balls, masses=1.0):
-    """Balls in a pyramid: touching ones, and the lowest on the floor. Up to the rounding of the
-    places every pile has the same contacts, so that shapes are the same."""
-    centres = []
-    side = 1
-    while len(centres) < balls:
-        layer = [
-            (x - 0.5 * (side - 1), y - 0.5 * (side - 1), -np.sqrt(0.5) * (side - 1))
-            for x in range(side)
-            for y in range(side)
-        ]
-        centres += layer
-        side += 1
-    centres = np.array(centres)[:balls]
-    low = centres[:, 2].min()
-    m = masses ** rng.uniform(-1, 1, balls) if masses > 1 else np.ones(balls)
+def stacked(rows, upper):
+    """Places of balls of diameter 1: rows of so many on the floor, each in the gaps of the row
+    before, and others above them, each in the dent between the balls (i, j), (i + 1, j) and
+    (i, j + 1), with i along a row and j across."""
+    along, across = np.array([1.0, 0, 0]), np.array([0.5, np.sqrt(0.75), 0])
+    up = np.array([0.5, np.sqrt(1 / 12), np.sqrt(2 / 3)])
+    low = [i * along + j * across for j, count in enumerate(rows) for i in range(count)]
+    return np.array(low + [i * along + j * across + up for i, j in upper])
+
+
+def pile(rng, rows, upper, masses=1.0):
+    """Balls in two layers: those that touch each other, and the lower ones on the floor."""
+    centres = stacked(rows, upper)
+    balls = len(centres)
+    m = masses ** rng.uniform(-1, 1, balls)
     M = np.diag(np.concatenate([[x, x, x, *(0.1 * x * np.ones(3))] for x in m]))
-    rows = []
+    up = np.array([0.0, 0, 1])
+    found = []
     for i in range(balls):
-        if centres[i, 2] < low + 1e-9:
+        if centres[i, 2] == 0:
             row = np.zeros((3, 6 * balls))
-            up = np.array([0.0, 0, 1])
             row[:, 6 * i : 6 * i + 6] = point_rows(-0.5 * up, up)
-            rows.append(row)
+            found.append(row)
         for j in range(i):
             n = centres[i] - centres[j]
             if np.linalg.norm(n) < 1 + 1e-6:
                 row = np.zeros((3, 6 * balls))
                 row[:, 6 * i : 6 * i + 6] = point_rows(-0.5 * n, n)
                 row[:, 6 * j : 6 * j + 6] = -point_rows(0.5 * n, n)
-                rows.append(row)
+                found.append(row)
     v = 0.2 * rng.normal(size=6 * balls)
     v[2::6] -= 1
-    return delassus(np.vstack(rows), M, v, rng.uniform(0.2, 0.8, len(rows)), 3)
+    return delassus(np.vstack(found), M, v, rng.uniform(0.2, 0.8, len(found)), 3)
 
+
+EIGHT = ((4, 3), [(1, 0)])
+SIXTEEN = ((4, 4, 4), [(0, 0), (1, 0), (2, 0), (0, 1)])
 
 FAMILIES = {
     "full rank, 1 contact": lambda rng: full(rng, 1, 3),
@@ -171,9 +173,9 @@ FAMILIES = {
     "stack of boxes": lambda rng: stack(rng),
 }
 PILES = {
-    "pile of 8 balls": lambda rng: pile(rng, 8),
-    "pile of 16 balls": lambda rng: pile(rng, 16),
-    "pile of 16 balls, masses 1/30 to 30": lambda rng: pile(rng, 16, 30.0),
+    "8 balls, 21 contacts": lambda rng: pile(rng, *EIGHT),
+    "16 balls, 51 contacts": lambda rng: pile(rng, *SIXTEEN),
+    "16 balls, 51 contacts, masses 1/30 to 30": lambda rng: pile(rng, *SIXTEEN, 30.0),
 }
 
 

@@ -11,23 +11,36 @@ import nsdyn
 from nsdyn import laws
 from nsdyn.driver import blocks
 from nsdyn.integrators import NSGA, RK4, EventDriven
+from nsdyn.native.program import Program
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
 METHODS = {"event-driven": EventDriven(RK4()), "time-stepping": NSGA()}
 
 
 class Compilations:
-    """How many programs are compiled inside a `with`."""
+    """How many programs are made inside a `with`: by XLA, and native ones, compiled or from the
+    cache. `native` is the number of the latter."""
 
     def __enter__(self):
-        self.count = 0
+        self.count = self.native = 0
         jax.monitoring.register_event_duration_secs_listener(self._listen)
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(Program, "__init__", self._counted(Program.__init__))
         return self
 
     def _listen(self, event, duration, **_):
         self.count += event == COMPILED
 
+    def _counted(self, make):
+        def counted(*args):
+            self.count += 1
+            self.native += 1
+            make(*args)
+
+        return counted
+
     def __exit__(self, *_):
+        self._patch.undo()
         jax.monitoring.unregister_event_duration_listener(self._listen)
 
 
@@ -39,7 +52,7 @@ def test_a_convergence_study_compiles_each_integrator_once(name):
     steps = 0.02 / 2.0 ** np.arange(8)
     with Compilations() as first:
         runs = [nsdyn.simulate(problem, METHODS[name], step=steps[0])]
-    assert first.count > 0
+    assert first.count > 0 and (first.native > 0 or runs[0].backend == "xla")
     with Compilations() as others:
         runs += [nsdyn.simulate(problem, METHODS[name], step=h) for h in steps[1:]]
         nsdyn.simulate(problem, METHODS[name], step=0.01, t_end=0.33, save_every=7, max_events=3)

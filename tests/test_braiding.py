@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 from mechanisms import run
+from study_files import TABLES
 
 import nsdyn
 from nsdyn import integrators, laws, studies
@@ -199,7 +200,7 @@ def test_problem_is_sound():
 def test_study_of_braiding(tmp_path):
     files = braiding.run(tmp_path, step=1e-2)
     names = {f"figure_{i}.{kind}" for i in (1, 2, 3) for kind in ("pdf", "png")}
-    assert {file.name for file in files} == names | {"captions.txt", "table.txt"}
+    assert {file.name for file in files} == names | {"captions.txt", *TABLES}
     assert "braiding" in studies.names() and "Assumed:" in (tmp_path / "captions.txt").read_text()
     data = archive.read(tmp_path / "data", "common_one")[0]
     assert (

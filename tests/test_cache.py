@@ -1,9 +1,12 @@
-"""Where compiled programs are kept."""
+"""Where compiled programs are kept, and what of it is believed."""
+
+import shutil
 
 import jax
 import pytest
 
 from nsdyn import _cache
+from nsdyn._kept import keep, kept
 
 
 @pytest.fixture
@@ -57,3 +60,46 @@ def test_without_settings_the_folder_is_the_users_own(config, monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     assert _cache._root().is_absolute()
     assert hasattr(jax.config, "jax_compilation_cache_dir")
+
+
+def test_a_relative_name_counts_from_where_it_was_used_first(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for setting in ("NSDYN_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv("NSDYN_CACHE", raising=False)
+        monkeypatch.setenv(setting, f"mine of {setting}")
+        monkeypatch.chdir(tmp_path)
+        first = _cache.cache_folder("native")
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir(exist_ok=True)
+        monkeypatch.chdir(elsewhere)
+        assert _cache.cache_folder("native") == first and first.is_absolute()
+        assert not list(elsewhere.iterdir())
+        assert (tmp_path / f"mine of {setting}") in first.parents
+
+
+@pytest.fixture
+def entries(monkeypatch, tmp_path):
+    monkeypatch.setenv("NSDYN_CACHE", str(tmp_path))
+    keep("programs", "first", {"answer": 42})
+    assert kept("programs", "first") == {"answer": 42}
+    return tmp_path / "programs"
+
+
+def test_what_is_kept_is_believed_under_its_own_name_only(entries):
+    shutil.copy(entries / "first", entries / "second")
+    assert kept("programs", "second") is None
+    assert _cache.cache_folder("verdicts") == entries.parent / "verdicts"
+    shutil.copy(entries / "first", entries.parent / "verdicts" / "first")
+    assert kept("verdicts", "first") is None
+
+
+@pytest.mark.parametrize(
+    "change", [lambda x: x[:-1], lambda x: x[:70] + b"?" + x[71:], lambda x: b""]
+)
+def test_what_is_damaged_is_not_believed(entries, change):
+    entry = entries / "first"
+    entry.write_bytes(change(entry.read_bytes()))
+    assert kept("programs", "first") is None
+    keep("programs", "first", 43)
+    assert kept("programs", "first") == 43
+    assert [path.name for path in entries.iterdir()] == ["first"]

@@ -102,6 +102,12 @@ def test_a_failed_run_is_exit_code_1(monkeypatch):
     assert result.stderr.strip().endswith("nsdyn: stopped at t = 0.3")
 
 
+def test_steps_that_are_far_too_long_are_told():
+    with pytest.warns(nsdyn.CoarseStepWarning, match=r"step = 2 is too long.*smaller step"):
+        result = call("run", "simple_pendulum", "--step", 2, "--t-end", 20)
+    assert result.exit_code == 0 and "x [m]" in result.stdout
+
+
 def test_an_unwritable_file_is_exit_code_2(monkeypatch, tmp_path):
     monkeypatch.setattr(suite, "stages", lambda quick: {})
     blocked = tmp_path / "file"

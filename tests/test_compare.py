@@ -20,8 +20,8 @@ from nsdyn.cli.commands import _integrator, app
 from nsdyn.errors import ProblemError
 from nsdyn.integrators import MoreauJean
 from nsdyn.status import Status
-from nsdyn.studies import compare
-from nsdyn.studies.lib import archive, compare_figures, compare_table, pairs
+from nsdyn.studies import compare, study
+from nsdyn.studies.lib import archive, compare_figures, compare_table, pairs, style
 from nsdyn.studies.lib.written import integrators as _integrators
 from nsdyn.studies.lib.written import laws as _laws
 from nsdyn.studies.lib.written import parse_object
@@ -90,6 +90,7 @@ def test_table(compared):
         t_event,
         impulse,
         energy,
+        drift,
         left_out,
         position,
         velocity,
@@ -108,16 +109,34 @@ def test_table(compared):
     gap = (0.02 - 0.0025) * TRACK["g"] / (1 + TRACK["a"] ** 2)
     assert impulse == f"{gap:.1e}"
     assert float(position) < 1e-12 and float(velocity) < 1e-12
-    assert float(table[CLASSICAL][7]) > 1e-4  # index 2 leaves a gap in its switching step
-    assert float(table[CLASSICAL][9]) > 1.0 > float(acceleration)  # and its reactions ring
+    assert 0 < float(drift) < 0.1
+    assert float(table[CLASSICAL][8]) > 1e-4  # index 2 leaves a gap in its switching step
+    assert float(table[CLASSICAL][10]) > 1.0 > float(acceleration)  # and its reactions ring
     assert int(newton.split(" / ")[0]) >= 15
     assert float(compile_time.rstrip("*")) > 0 and float(run_time) > 0
     for note in (
         "the reference MoreauJean(projection=False) with step 0.0025 ",
-        "not the exact solution",
+        "q and v are those of a closed form",
+        "Reference for PostSwitchGradient: closed form, constant acc",
         "largest kinetic energy of the reference",
     ):
-        assert note in result.stdout
+        assert note in " ".join(result.stdout.split())
+
+
+def test_errors_are_those_against_the_closed_form(compared):
+    """The reference is MoreauJean with a small step, which is not good enough to be one."""
+    _, folder = compared
+    with open(folder / "table.csv", newline="", encoding="utf-8") as file:
+        table = {line["integrator"]: line for line in csv.DictReader(file)}
+    up = np.array([1.0, TRACK["a"]]) / np.hypot(1.0, TRACK["a"])
+    for name in (SCHEME, CLASSICAL):
+        file = compare.slug(name) + "--PostSwitchGradient"
+        run = archive.read(folder / "data", file)[0]
+        tau = run.t.values[:, None] - 0.125
+        along = 4.0 * up[0] * tau - TRACK["g"] * up[1] * tau**2 / 2
+        q = np.where(tau < 0, [0.5, 0.0] + 4.0 * tau * [1.0, 0.0], [0.5, 0.0] + along * up)
+        wanted = np.max(np.abs(run.q.values - q))
+        assert float(table[name]["error_q"]) == pytest.approx(wanted, rel=1e-6)
 
 
 def test_files(compared):
@@ -139,7 +158,7 @@ def test_files(compared):
     assert [line["integrator"] for line in table] == [SCHEME, CLASSICAL]
     shown = [rows(result.stdout)[name][0] for name in (SCHEME, CLASSICAL)]
     assert [f"{float(line['error_q']):.1e}" for line in table] == shown
-    assert "not the exact solution" in (folder / "captions.txt").read_text("utf-8")
+    assert "those of a closed form" in (folder / "captions.txt").read_text("utf-8")
 
 
 def test_what_is_refused_and_what_stops_are_rows():
@@ -157,9 +176,9 @@ def test_what_is_refused_and_what_stops_are_rows():
     stopped = table["MoreauJean(projection=False)"]
     assert stopped[-1] == "LAW_VIOLATES at t = 0.12 (1)"
     assert (
-        stopped[:7] == ["-"] * 7 and float(stopped[8]) < 1e-12
-    )  # no reference; residuals of the rows until then
-    assert table[CLASSICAL] == ["-"] * 14 + ["refused (2)"]
+        stopped[:6] == ["-"] * 6 and float(stopped[9]) < 1e-12
+    )  # no reference; drift and residuals of the rows until then
+    assert stopped[6] == "0" and table[CLASSICAL] == ["-"] * 15 + ["refused (2)"]
     assert "(1) LAW_VIOLATES: the velocity that the law gave" in result.stdout
     assert "do not go together: the classical schemes impose" in result.stdout
 
@@ -211,6 +230,30 @@ def test_exit_code_1_if_nothing_ran(tmp_path):
     assert {file.name for file in tmp_path.iterdir()} == TABLES
 
 
+def test_several_steps_are_a_study_with_the_closed_form(tmp_path, monkeypatch):
+    """Of a file, too, and with all that was asked for."""
+    (tmp_path / "own.py").write_text(
+        "from nsdyn.problems.point_on_track import CLOSED_FORM, point_on_track as rail\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    asked = []
+
+    def stopped(plan, folder, **options):
+        asked.append((plan, folder, options["force"]))
+        raise ProblemError("far enough")
+
+    monkeypatch.setattr(study, "run", stopped)
+    more = ("--integrator", "NSGA", "--t-end", "0.3", "--out", "found", "--force")
+    call("compare", "own.py:rail", "--step", "2e-2,1e-2,5e-3", *more)
+    ((plan, folder, force),) = asked
+    assert plan.steps == (2e-2, 1e-2, 5e-3) and force and str(folder) == "found"
+    assert plan.closed_forms["point_on_track"].source.startswith("constant acc")
+    assert plan.problems["point_on_track"].t_end == 0.3
+    assert [type(x).__name__ for x in plan.integrators.values()] == ["NSGA"]
+    result = call("compare", "own.py:rail", "--step", "2e-2,1e-2", "--save-every", "2")
+    assert result.exit_code == 2 and "--save-every: expected one step" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -243,7 +286,7 @@ def test_entries_are_checked():
 # Without a simulation
 
 
-def run_of(v, mode, event_t, status=Status.OK):
+def run_of(v, mode, event_t, status=Status.OK, names=("x", "y")):
     """A run of rows t = 0, 1, 2, ... with the velocities v."""
     v = np.asarray(v, float)
     columns = {
@@ -255,8 +298,83 @@ def run_of(v, mode, event_t, status=Status.OK):
     data = {name: ("row", values) for name, values in columns.items()}
     data |= {"q": (("row", "coordinate"), v[:, None]), "v": (("row", "velocity"), v[:, None])}
     return compare.Run(
-        "x", "y", Dataset(data | {"event_t": ("event", event_t), "status": ((), int(status))})
+        *names, Dataset(data | {"event_t": ("event", event_t), "status": ((), int(status))})
     )
+
+
+def numbered(run):
+    """With all that a table and figures need."""
+    run.data.update(dict.fromkeys(compare_table.COUNTED, 0.5))
+    levels = (f"residual_{level}" for level in compare.LEVELS)
+    run.data.update(dict.fromkeys(levels, ("row", 0 * run.data.t.values)))
+    run.data["energy"].attrs["long_name"] = "T + V"
+    return run
+
+
+@pytest.fixture(scope="module")
+def fake():
+    """Two integrators with two laws: A takes a half of the velocity, B nothing. The second
+    integrator gains energy behind the jump."""
+    laws = {"A": [2, 2, 1, 1.0], "B": [2, 2, 2, 2.0]}
+
+    def make(name, law, add):
+        run = numbered(run_of(np.add(laws[law], add), [0, 0, 1, 1], [], names=(name, law)))
+        return run._replace(data=run.data.drop_vars("event_t"))  # as it is in files
+
+    runs = [
+        make(name, law, add)
+        for law in laws
+        for name, add in (("one", [0, 0, 0, 0]), ("two", [0, 0, 0, 0.1]))
+    ]
+    references = {law: make("finer", law, [0, 0, 0, 0]) for law in laws}
+    return compare.Comparison("p", 1.0, (0.0, 3.0), runs, references, 0.125, {"B": "from a book"})
+
+
+def test_a_comparison_prints_and_has_tables(fake):
+    assert (fake.laws, fake.integrators) == (["A", "B"], ["one", "two"])
+    table = fake.table
+    assert str(fake) == str(table) and "two         B" in str(fake)
+    assert fake.to_latex() == table.latex() and r"\toprule" in fake.to_latex()
+    assert fake.to_markdown().startswith("p, t = 0 to 3, step 1\n\n| integrator | law | error q |")
+    lines = list(csv.reader(fake.to_csv().splitlines()))
+    assert lines[0][:3] == ["integrator", "law", "error q"] and len(lines) == 5
+    drift = lines[0].index("drift of energy")
+    # of fake motions, whose energies are v^2/2, relative to the largest of them
+    wanted = ["7.5e-01", "7.0e-01", "0", "9.3e-02"]
+    assert [line[drift] for line in lines[1:]] == wanted
+    assert "Reference for B: from a book." in table.notes
+    assert "it is a finer run, not the exact solution" in table.notes[0]  # that for A is
+
+
+def test_laws_stand_side_by_side(fake):
+    figure = fake.plot("laws")
+    assert [ax.get_title() for ax in figure.axes[:2]] == ["A", "B"]
+    for law, ax in zip("AB", figure.axes[2:4], strict=True):  # velocities
+        wanted = [run.data.v.values[:, 0] for run in fake.runs if run.law == law]
+        drawn = [line.get_ydata() for line in ax.lines if line.get_label() in ("one", "two")]
+        np.testing.assert_array_equal(drawn, wanted)
+    assert figure.axes[2].get_ylim() == figure.axes[3].get_ylim()
+
+
+def test_figures_are_of_one_law(fake):
+    labels = lambda figure: figure.legends[0].get_title().get_text()
+    assert labels(fake.plot()) == labels(fake.plot("states", "A")) == "A"
+    assert labels(fake.plot("residuals", "B")) == "B"
+    errors = fake.plot("errors", law="B").axes[1].lines[1]
+    np.testing.assert_allclose(errors.get_ydata(), [1e-16, 1e-16, 1e-16, 0.1])
+    with pytest.raises(ProblemError, match="figure 'law' is not known; did you mean 'laws'"):
+        fake.plot("law")
+    with pytest.raises(ProblemError, match="law 'C' is not known"):
+        fake.plot("states", "C")
+
+
+def test_files_of_several_laws(fake, tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(style, "save", lambda figure, folder, name: made.append(name) or [])
+    compare_figures.write(fake, tmp_path)
+    kinds = ("states", "residuals", "errors")
+    assert made == [f"{kind}_{law}" for law in "AB" for kind in kinds] + ["laws"]
+    assert "laws: the laws side by side" in (tmp_path / "captions.txt").read_text()
 
 
 def test_a_late_jump_is_left_out_and_counted():
@@ -285,10 +403,7 @@ def test_a_run_that_is_elsewhere_is_not_called_late():
 def test_a_reference_that_stops_is_told():
     runs = [run_of([2, 2], [0, 0], []), run_of([2], [0], [], Status.LEADS_BACK)]
     for run in runs:
-        run.data.update(dict.fromkeys(compare_table.COUNTED, 0.5))
-        run.data.update(
-            {f"residual_{level}": ("row", 0 * run.data.t.values) for level in compare.LEVELS}
-        )
+        numbered(run)
     table = compare_table.table(
         compare.Comparison("p", 1.0, (0.0, 1.0), runs[:1], {"y": runs[1]}, 0.125)
     )

@@ -24,31 +24,36 @@ def solved_one_by_one(W, b, mu, on=None):
 
 
 def violations(W, b, mu, P):
-    """How far the impulses are from Coulomb's law, without the formulas of the solver."""
-    u = np.einsum("ij,j->i", W, P.ravel()).reshape(P.shape) + b
-    size = np.max(np.abs(P)) + 1e-300
-    speed = np.max(np.abs(b))
+    """How far the impulses are from Coulomb's law, without the formulas of the solver; free of
+    units: velocities are relative to the largest given one, impulses to what would stop it."""
+    d = b.shape[1]
+    r = np.diag(W)[::d] ** -0.5
+    speed = np.max(np.abs(r[:, None] * b))
+    u = (np.einsum("ij,j->i", W, P.ravel()).reshape(P.shape) + b) * r[:, None] / speed
+    P = P / r[:, None] / speed
+    largest = np.max(np.abs(P))
     slip = np.linalg.norm(u[:, 1:], axis=1)
     bound = mu * P[:, 0]
     friction = np.linalg.norm(P[:, 1:], axis=1)
     # maximal dissipation: -P_T . u_T = bound |u_T|
     power = np.sum(P[:, 1:] * u[:, 1:], axis=1) + bound * slip
-    return max(
-        np.max(-P[:, 0]) / size,
-        np.max(-u[:, 0]) / speed,
-        np.max(np.abs(P[:, 0] * u[:, 0])) / size / speed,
-        np.max(friction - bound) / size,
-        np.max(np.abs(power)) / size / speed,
-    )
+    found = [
+        np.max(np.abs(np.minimum(P[:, 0], u[:, 0]))),  # neither is negative, one is 0
+        np.max(friction - bound),
+        np.max(np.abs(power)) / (1 + largest),
+    ]
+    return max(found) / (1 + 1e-3 * largest)
 
 
 def check_family(family, count):
+    """Nearly all are solved to 1e-12. Of the others those that are not accepted have a status, and
+    those that are obey the law as well as the error says."""
     W, b, mu = families.batch(family, count)
     found = solved_one_by_one(W, b, mu)
     error = np.asarray(found.error)
     assert np.mean(error <= 1e-12) >= 0.999
     for i in np.flatnonzero(found.solved):
-        assert violations(W[i], b[i], mu[i], np.asarray(found.P[i])) < 1e-8
+        assert violations(W[i], b[i], mu[i], np.asarray(found.P[i])) < max(1e-12, 3 * error[i])
 
 
 FAST = ["redundant, 4 contacts"]
@@ -68,6 +73,11 @@ def test_all_random_families_are_solved(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", families.PILES)
 def test_piles_are_solved(name):
+    """With more rows than the balls have freedoms."""
+    W, b, _ = families.batch(families.PILES[name], 1)
+    contacts = int(name.split(", ")[1].split()[0])
+    assert b.shape == (1, contacts, 3)
+    assert np.linalg.matrix_rank(W[0]) == 6 * int(name.split()[0]) < 3 * contacts
     check_family(families.PILES[name], 60)
 
 

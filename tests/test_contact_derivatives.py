@@ -75,7 +75,8 @@ def test_the_woodpecker_has_a_stable_limit_cycle():
 
 @pytest.mark.slow
 def test_multipliers_of_a_ball_on_a_vibrating_table():
-    """One impact in each period: det = e^2, trace = 1 + e^2 - (1 + e)^2 A w^2 sin(phase)/g."""
+    """One impact in each period: det = e^2, trace = 1 + e^2 - (1 + e)^2 A w^2 sin(phase)/g.
+    Forward, reverse and differences."""
     A, w = VIBRATING.params["A"], 20 * np.pi
     t = 0.006018360686459337  # of the impact
     v = -G * 0.05 + G * t
@@ -94,9 +95,16 @@ def test_multipliers_of_a_ball_on_a_vibrating_table():
 
     state = jnp.array([y, v])
     np.testing.assert_allclose(period(state), state, atol=1e-13)
-    found = np.linalg.eigvals(jax.jit(jax.jacfwd(period))(state))
+    forward, reverse = (jax.jit(jac(period))(state) for jac in (jax.jacfwd, jax.jacrev))
+    np.testing.assert_allclose(reverse, forward, rtol=1e-12, atol=1e-12)
+    once = jax.jit(period)
+    sides = [[once(state + s * d) for s in (2, 1, -1, -2)] for d in 1e-4 * np.eye(2)]
+    differences = [(8 * (b - c) - (a - d)) / 12e-4 for a, b, c, d in sides]
+    np.testing.assert_allclose(np.transpose(differences), forward, rtol=1e-6, atol=1e-6)
     exact = 0.156985438715218 + 0.474716306894329j
-    np.testing.assert_allclose(sorted(found, key=np.imag), [np.conj(exact), exact], rtol=1e-10)
+    for found, rtol in ((forward, 1e-10), (reverse, 1e-10), (np.array(differences).T, 1e-6)):
+        multipliers = sorted(np.linalg.eigvals(found), key=np.imag)
+        np.testing.assert_allclose(multipliers, [np.conj(exact), exact], rtol=rtol)
 
 
 @pytest.mark.slow

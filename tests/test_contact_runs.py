@@ -1,6 +1,8 @@
 """Contacts with friction: derivatives of heaps of spheres, a thousand runs at once, impacts that
 accumulate."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -101,6 +103,30 @@ def test_derivatives_of_a_heap():
     check_derivatives(problem, 2e-3, *directions(), h=1e-6)
 
 
+def scattered_pile():
+    """Four spheres, the lower ones a little apart and the upper one not above their middle, so that
+    no two contacts close at once; they turn and roll, and friction is too low for some."""
+    pile = problems.sphere_pile(4, rim=None, gap=0.05, mu=0.25)
+    q0 = np.array(pile.q0).reshape(4, 7)
+    q0[:3, :2] *= 1.04
+    q0[3, :2] += [0.006, 0.003]
+    v0 = np.random.default_rng(2).normal(size=(4, 6)) * ([0.1] * 3 + [1.0] * 3)
+    return dataclasses.replace(pile, q0=q0.ravel(), v0=v0.ravel(), t_end=0.12)
+
+
+@pytest.mark.slow
+def test_derivatives_of_a_pile_of_spheres():
+    """Through the landings, and the strikes of the upper sphere."""
+    problem = scattered_pile()
+    run = nsdyn.simulate(problem, MoreauJean(), step=2e-3, check=False)
+    struck = np.any(run.mode != OPEN, axis=0)
+    assert np.sum(struck[:3]) == 3 and np.sum(struck[3:]) >= 2
+    assert {OPEN, STICK, SLIP} == set(np.unique(run.mode[1:]).tolist())
+    rng = np.random.default_rng(3)
+    dots = (jnp.asarray(1.0), jnp.asarray(rng.normal(size=24)))
+    check_derivatives(problem, 2e-3, dots, jnp.asarray(rng.normal(size=28)), h=1e-6)
+
+
 # A thousand runs at once.
 
 MANY = 1000
@@ -131,10 +157,26 @@ def test_a_thousand_woodpeckers():
     many = nsdyn.sweep(toy, EVENTS, step=2e-4, v0=v0, params=params, save_every=10)
     assert np.all(many.status == nsdyn.Status.OK)
     assert np.min(many.events.count) >= 5
-    for i in range(0, MANY, 50):
+    for i in range(MANY):
         own = {**toy.params, "mu": params["mu"][i]}
         options = {"step": 2e-4, "save_every": 10, "check": False}
         one = nsdyn.simulate(toy, EVENTS, v0=v0[i], params=own, **options)
+        compare(many, one, i)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("integrator", [EVENTS, NSGA()], ids=["EventDriven", "NSGA"])
+def test_a_batch_of_tippe_tops(integrator):
+    """In the end the slower ones stand on their stems, the faster ones not yet."""
+    top = problems.tippe_top(t_end=1.4)
+    spins = np.linspace(0.9, 1.1, 16)[:, None]
+    options = {"step": 1e-3, "save_every": 20}
+    many = nsdyn.sweep(top, integrator, v0=spins * np.asarray(top.v0), **options)
+    assert np.all(many.status == nsdyn.Status.OK)
+    assert many.mode[0, -1].tolist() == [OPEN, SLIP]
+    assert many.mode[-1, -1].tolist() == [SLIP, OPEN]
+    for i, spin in enumerate(spins):
+        one = nsdyn.simulate(top, integrator, v0=spin * top.v0, check=False, **options)
         compare(many, one, i)
 
 
@@ -267,10 +309,11 @@ def test_accumulation_needs_contacts():
         nsdyn.accumulation(HOPS, found)
 
 
-def test_a_batch_with_contacts_is_native_and_equals_its_runs(monkeypatch):
+@pytest.mark.parametrize("spheres", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_a_batch_with_contacts_is_native_and_equals_its_runs(monkeypatch, spheres):
     monkeypatch.setenv("NSDYN_BACKEND", "native")
-    problem = problems.sphere_pile(4)
-    v0 = np.linspace(0.0, -0.3, 9)[:, None] * np.tile([0.0, 0.0, 1.0, 0.0, 0.0, 0.0], 4)
+    problem = problems.sphere_pile(spheres)
+    v0 = np.linspace(0.0, -0.3, 9)[:, None] * np.tile([0.0, 0.0, 1.0, 0.0, 0.0, 0.0], spheres)
     options = {"step": 2e-3, "t_end": 0.1, "save_every": 10}
     batch = nsdyn.sweep(problem, MoreauJean(), v0=v0, **options)
     assert batch.backend == "native"
@@ -295,6 +338,7 @@ def faster(count):
     return np.linspace(0.5, 1.0, count)[:, None] * np.asarray(falling_box().v0)
 
 
+@pytest.mark.slow
 def test_forces_of_corners_need_not_be_unique():
     """NSGA; the first strikes of a box."""
     v0 = faster(2)[0]

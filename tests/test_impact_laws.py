@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from study_files import TABLES
 from test_contacts import block
 
 import nsdyn
@@ -397,7 +398,7 @@ def test_the_study_of_impact_laws(tmp_path):
     assert float(data.chosen[newton].sum()) == pytest.approx(0.18393807473, abs=2e-12)
     close(data.chosen[fremond], [0.0, 0.0])
     files = {file.name for file in impact_laws.draw(tmp_path)}
-    assert files == {"figure_1.pdf", "figure_1.png", "captions.txt", "table.txt"}
+    assert files == {"figure_1.pdf", "figure_1.png", "captions.txt", *TABLES}
 
 
 def yield_angle(p):

@@ -142,6 +142,14 @@ def test_every_package_is_listed():
     assert sorted(listed) == sorted(on_disk)
 
 
+def test_the_slow_tests_install_every_extra():
+    """So none of them is skipped for want of a package; the models come without what they need."""
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        known = set(tomllib.load(file)["project"]["optional-dependencies"])
+    named = re.search(r"^EXTRAS = (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert {*named[1].split(","), "robots"} == known
+
+
 def test_every_source_folder_is_a_package():
     folders = {path.parent for path in sources(*FOLDERS)}
     assert not [

@@ -37,6 +37,7 @@ def test_errors_around_a_late_jump():
     assert found["error_energy"] == pytest.approx(((after + 0.1) ** 2 - after**2) / SPEED**2)
     assert found["error_t_event"] == pytest.approx(0.05)
     assert found["error_Lam"] == pytest.approx(0.2)
+    assert found["error_lost"] == pytest.approx((after + 0.1) ** 2 - after**2)
     assert found["events_too_many"] == 0
     assert metrics.errors(slowed(1.0, TIMES), slowed(1.0, TIMES))["graph_v"] < 1e-15
 

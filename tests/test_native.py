@@ -2,6 +2,7 @@
 without a compiler, and whole runs."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -14,9 +15,11 @@ from mechanisms import pegged_swing
 
 import nsdyn
 from nsdyn import problems
+from nsdyn.driver import batch_run
+from nsdyn.driver.arguments import batch_values, setup
 from nsdyn.integrators import NSGA, RK4, DormandPrince, EventDriven, RadauIIA
 from nsdyn.laws import grassmann
-from nsdyn.native import build, functions
+from nsdyn.native import build, functions, uniform
 from nsdyn.native.lowering import PRIMITIVES
 from nsdyn.native.program import AXIS, Source, traced, translate
 from nsdyn.native.unsupported import Unsupported
@@ -41,6 +44,7 @@ class Args:
         self.angle = rng.normal(size=(12,)) * 10.0 ** rng.integers(-8, 9, size=12)
         self.i = rng.integers(-9, 10, size=(12,))
         self.j = rng.integers(-3, 4, size=(12,))
+        self.above = 1.0 + rng.exponential(size=(12,))
         self.short = rng.integers(-(2**31), 2**31, size=(12,)).astype(np.int32)
         self.b = rng.uniform(size=(12,)) < 0.5
         self.c = rng.uniform(size=(12,)) < 0.5
@@ -53,7 +57,8 @@ class Args:
 
 NAMES = list(vars(Args(0)))
 FLOATS = (
-    "sin cos tan asin acos atan sinh cosh tanh exp expm1 log log1p sqrt cbrt abs neg sign floor"
+    "sin cos tan asin acos atan sinh cosh tanh asinh exp exp2 expm1 log log1p sqrt cbrt erf erfc "
+    "abs neg sign floor"
 )
 UNARY = {
     **{name: (lambda f: lambda a: f(a.x))(getattr(lax, name)) for name in FLOATS.split()},
@@ -69,6 +74,17 @@ UNARY = {
     "asin of unit": lambda a: jnp.stack(
         [jnp.arcsin(a.unit), jnp.arccos(a.unit), lax.atanh(a.unit)]
     ),
+    "acosh": lambda a: lax.acosh(a.above),
+    "roundings": lambda a: jnp.stack(
+        [lax.round(a.special, lax.RoundingMethod.AWAY_FROM_ZERO), jnp.trunc(a.special)]
+    ),
+    "special inverses": lambda a: jnp.stack(
+        [lax.asinh(a.special), lax.erf(a.special), lax.erfc(a.special), lax.exp2(a.special)]
+    ),
+    "the same": lambda a: jnp.stack(
+        [lax.stop_gradient(a.x), jnp.copy(a.x), lax.reduce_precision(a.x, 11, 52)]
+    ),
+    "kept in order": lambda a: lax.optimization_barrier(a.x) + jax.device_put(a.y),
     "powers": lambda a: jnp.stack([a.x**2, a.x**3, a.x**-2, a.x**7, a.i**3]),
     "square": lambda a: lax.square(a.x),
     "rsqrt": lambda a: lax.rsqrt(jnp.abs(a.x)),
@@ -80,7 +96,18 @@ UNARY = {
     "to short": lambda a: jnp.stack([a.i.astype(jnp.int32), (9 * a.x).astype(jnp.int32)]),
     "to bool": lambda a: jnp.stack([a.x.astype(bool), a.j.astype(bool)]),
     "short arithmetic": lambda a: jnp.stack([a.short + a.short, a.short * 3, -a.short]),
+    "unsigned arithmetic": lambda a: _unsigned(a.short.astype(jnp.uint32), a.j.astype(jnp.uint32)),
+    "unsigned to float": lambda a: a.short.astype(jnp.uint32).astype(float),
 }
+
+
+def _unsigned(x, y):
+    return jnp.stack(
+        [x, y, x + y, y - x, x * y, -x, ~x, lax.div(x, y), lax.rem(x, y), jnp.maximum(x, y)]
+        + [jnp.where(x < y, x, y), x.astype(jnp.int32).astype(jnp.uint32), x.max() + 0 * x]
+    )
+
+
 BINARY = {
     "arithmetic": lambda a: jnp.stack([a.x + a.y, a.x - a.y, a.x * a.y, a.x / a.y]),
     "special arithmetic": lambda a: jnp.stack([a.special + a.other, a.special * a.other]),
@@ -100,6 +127,7 @@ BINARY = {
     "atan2": lambda a: jnp.stack([lax.atan2(a.x, a.y), lax.atan2(a.special, a.other)]),
     "pow": lambda a: jnp.abs(a.x) ** a.y,
     "pow of integers": lambda a: jnp.abs(a.x) ** a.i,
+    "nextafter": lambda a: lax.nextafter(a.x, a.y),
     "select": lambda a: jnp.where(a.b, a.special, a.y),
     "select by number": lambda a: lax.select_n(
         jnp.clip(a.j, 0, 2).astype(jnp.int32), a.x, a.y, -a.x
@@ -142,6 +170,14 @@ MOVEMENT = {
     "set dropped": lambda a: a.x.at[a.k + 8].set(1.0),
     "add at": lambda a: a.x.at[jnp.array([1, 1, 3])].add(a.y[:3]),
     "max at": lambda a: a.b.at[a.k].max(True),
+    "min at": lambda a: jnp.stack([a.x, a.y]).at[:, jnp.array([1, 1, 3])].min(a.unit[:3]),
+    "max at numbers": lambda a: a.x.at[a.places[:5] % 12].max(a.y[:5]),
+    "times at": lambda a: a.x.at[jnp.array([1, 1, 3])].mul(a.y[:3]),
+    "minus at": lambda a: a.x.at[a.k].subtract(a.y[0]),
+    "set clipped": lambda a: jnp.stack([a.x.at[k].set(0.5, mode="clip") for k in (a.k + 9, -30)]),
+    "window clipped": lambda a: lax.scatter(
+        a.x, a.k[None] + 3, a.y[:4], lax.ScatterDimensionNumbers((0,), (), (0,)), mode="clip"
+    ),
 }
 REDUCTIONS = {
     "sum": lambda a: jnp.stack([a.m.sum(0), a.m.sum(1)]),
@@ -158,7 +194,11 @@ REDUCTIONS = {
     "argmax of bool": lambda a: jnp.stack([jnp.argmax(a.b), jnp.argmax(a.large.ravel() > 1.5)]),
     "argmax of memory": lambda a: jnp.argmin(a.large.ravel()),
     "cumulative": lambda a: jnp.stack([jnp.cumsum(a.x), lax.cummax(a.x), jnp.cumsum(a.x[::-1])]),
+    "cumulative products": lambda a: jnp.stack([jnp.cumprod(a.x), lax.cummin(a.x, reverse=True)]),
     "sort": lambda a: jnp.sort(a.special),
+    "search": lambda a: jnp.searchsorted(jnp.sort(a.special), a.other),
+    "search from the right": lambda a: jnp.searchsorted(jnp.sort(a.x), a.y, side="right"),
+    "interpolation": lambda a: jnp.interp(a.x, jnp.sort(a.y), a.unit),
     "argsort": lambda a: jnp.argsort(a.i),
     "product of matrices": lambda a: a.m @ a.n @ a.x[:6],
     "large product": lambda a: a.large @ a.large.T,
@@ -169,6 +209,9 @@ REDUCTIONS = {
     "cholesky": lambda a: jnp.linalg.cholesky(a.m @ a.m.T + jnp.eye(6)),
     "cholesky fails": lambda a: jnp.linalg.cholesky(a.m @ a.m.T - 9 * jnp.eye(6)),
     "solve": lambda a: jnp.linalg.solve(a.m, a.n),
+    "solve many": lambda a: jax.vmap(jnp.linalg.solve)(
+        a.large.reshape(10, 6, 6), a.large.reshape(10, 6, 6)[:, :2].mT
+    ),
     "solve with pivoting": lambda a: small.solve_pivoted(a.m, a.x[:6]),
     "solve, rows alone": lambda a: small.solve_pivoted(
         jnp.where(a.b[:6, None], 2 * jnp.eye(6), a.m), a.x[:6]
@@ -181,6 +224,12 @@ REDUCTIONS = {
     "inverse": lambda a: jnp.linalg.inv(a.m),
     "triangular": lambda a: jax.scipy.linalg.solve_triangular(a.m, a.n, trans=1, lower=True),
     "triangular, unit": lambda a: jax.scipy.linalg.solve_triangular(a.m, a.n, unit_diagonal=True),
+    "triangular, from the right": lambda a: lax.linalg.triangular_solve(
+        a.m, a.n[:3], left_side=False, lower=True, transpose_a=True
+    ),
+    "cholesky of many": lambda a: jax.vmap(lambda m: jnp.linalg.cholesky(m @ m.T + jnp.eye(6)))(
+        a.large.reshape(10, 6, 6)
+    ),
     "cho_solve": lambda a: jax.scipy.linalg.cho_solve((a.m, True), a.n),
     "eigenvalues": lambda a: jnp.linalg.eigvalsh(a.m),
     "eigenvalues, upper": lambda a: jnp.linalg.eigvalsh(a.m, UPLO="U", symmetrize_input=False),
@@ -254,7 +303,33 @@ def _once(a):
     return jnp.concatenate([x, big.ravel()])
 
 
+@jax.custom_jvp
+def _own_tangent(x):
+    return jnp.sin(x)
+
+
+_own_tangent.defjvp(lambda x, v: (jnp.sin(x[0]), 3.0 * v[0]))
+
+
+@jax.custom_vjp
+def _own_gradient(x):
+    return jnp.sin(x)
+
+
+_own_gradient.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (3.0 * g * x,))
+
+
 CONTROL = {
+    "rules for derivatives": lambda a: jnp.stack(
+        [_own_tangent(a.x), jax.jvp(_own_tangent, (a.x,), (a.y,))[1], _own_gradient(a.x)]
+    ),
+    "rules for gradients": lambda a: jax.grad(lambda x: jnp.sum(_own_gradient(x)))(a.x),
+    "checkpoint": lambda a: jnp.stack(
+        [jax.checkpoint(jnp.sin)(a.x), jax.grad(lambda x: jax.checkpoint(jnp.sin)(x).sum())(a.x)]
+    ),
+    "platform": lambda a: lax.platform_dependent(
+        a.x, cpu=lambda x: 2.0 * x, cuda=lambda x: 3.0 * x, default=lambda x: 4.0 * x
+    ),
     "while": lambda a: jnp.concatenate([jnp.ravel(x).astype(float) for x in _while(a)]),
     "scan": _scan,
     "cond": _cond,
@@ -320,8 +395,18 @@ def test_the_geodesic_between_row_spaces(lanes):
         np.testing.assert_allclose(found.reshape(xla.shape), xla, rtol=1e-11, atol=1e-12)
 
 
-def test_every_common_primitive_is_in_the_table():
-    assert {"add", "scan", "while", "cond", "cholesky", "lu", "sort", "gather"} <= set(PRIMITIVES)
+def used_in(jaxpr) -> set[str]:
+    """The names of all primitives."""
+    inside = (used_in(inner) for e in jaxpr.eqns for inner in uniform.inner_jaxprs(e))
+    return set().union((e.primitive.name for e in jaxpr.eqns), *inside)
+
+
+def test_every_primitive_in_the_table_has_a_case():
+    """So there are no names in it that JAX does not know, either."""
+    function = lambda *values: [case(arguments(values)) for case in CASES.values()]
+    found = used_in(traced(function, list(vars(Args(0)).values()), 1)[0].jaxpr)
+    apart = {"pmin", "pmax"}  # of lanes: below
+    assert set(PRIMITIVES) - found == apart
 
 
 def test_what_is_unknown_is_named():
@@ -329,6 +414,34 @@ def test_what_is_unknown_is_named():
         translate(lambda x: [lax.lgamma(x)], [np.ones(4)])
     with pytest.raises(Unsupported, match="float32"):
         translate(lambda x: [x + 1], [np.ones(4, np.float32)])
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda x: x.at[1].apply(jnp.sin), "scatter by a function"),
+        (lambda x: lax.reduce_precision(x, 8, 23), "a reduced precision"),
+        (lambda x: x.astype(jnp.uint32), "fractions as unsigned integers"),
+        (lambda x: jnp.abs(x + 1j), "complex128"),
+        (lambda x: jnp.linalg.svd(jnp.outer(x, x), compute_uv=False), "the primitive svd"),
+        (lambda x: jnp.cumsum(jnp.outer(jnp.tile(x, 9), x), 0), "cumulative sum of a large"),
+    ],
+    ids=["apply", "precision", "unsigned", "complex", "svd", "cumsum"],
+)
+def test_what_is_not_translated_is_refused(function, reason):
+    """Rather than wrong."""
+    with pytest.raises(Unsupported, match=reason):
+        translate(lambda x: [function(x)], [np.ones(8)])
+
+
+def test_who_asks_for_native_programs_is_told_why_there_are_none(monkeypatch):
+    monkeypatch.setenv("NSDYN_BACKEND", "native")
+    system = nsdyn.System(
+        mass=lambda q, p: jnp.eye(1), force=lambda q, v, t, p: -q * jnp.exp(lax.lgamma(1.0 + v**2))
+    )
+    problem = nsdyn.Problem("x", system, None, q0=[1.0], v0=[0.0], t_end=0.1)
+    with pytest.raises(nsdyn.ProblemError, match=r"NSDYN_BACKEND=native.*the primitive lgamma"):
+        nsdyn.simulate(problem, EventDriven(RK4()), step=1e-2, check=False)
 
 
 def test_a_question_to_all_lanes():
@@ -499,7 +612,34 @@ def test_a_corrupt_entry_is_made_again(cache, suffix, content):
     if content is not None:
         entry.write_bytes(content)
     assert build.library(text).answer() == 43 + len(suffix)
-    assert build._is_sound(entry.with_suffix(".so"), entry.with_suffix(".sum"))
+    assert build._is_sound(entry.with_suffix(".so"))
+
+
+@pytest.mark.parametrize("damage", ["cut short", "of another name", "of another machine"])
+def test_an_entry_that_is_not_what_it_should_be_is_made_again(cache, damage):
+    """A library that was cut short; an intact one, with its seal, under another name; and one with
+    a right seal that this machine cannot load."""
+    number = 50 + len(damage)
+    text, other = TEXT.replace("42", str(number)), TEXT.replace("42", "49")
+    entry = build.cache_folder("native") / f"{build.name_of(text)}.so"
+    seal = entry.with_suffix(".sum")
+    made = cache / f"{build.name_of(other)}.so"
+    assert build.library(other).answer() == 49
+    assert build.kept_library(made.stem).answer() == 49
+    if damage == "cut short":
+        assert build.library(text).answer() == number
+        content = entry.read_bytes()
+        entry.unlink()  # it is loaded
+        entry.write_bytes(content[:-100])
+    elif damage == "of another name":
+        shutil.copy(made, entry)
+        shutil.copy(made.with_suffix(".sum"), seal)
+    else:
+        entry.write_bytes(b"no library")
+        seal.write_text(build._seal(entry.stem, entry), "ascii")
+    assert build.kept_library(entry.stem) is None
+    assert build.library(text).answer() == number
+    assert build.kept_library(entry.stem).answer() == number
 
 
 def test_without_a_cache_nothing_is_left(tmp_path, monkeypatch):
@@ -509,11 +649,32 @@ def test_without_a_cache_nothing_is_left(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_two_processes_at_once(cache):
+WAITING = """#!/bin/sh
+# A compiler that waits until two of its kind are at work.
+echo > "{meeting}/$$"
+for k in $(seq 200); do
+    [ "$(ls "{meeting}" | wc -l)" -ge 2 ] && break
+    sleep 0.05
+done
+exec "{compiler}" "$@"
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell script")
+def test_two_processes_that_compile_the_same_at_once(cache, tmp_path, monkeypatch):
+    meeting, script = tmp_path / "meeting", tmp_path / "bin" / "c++"
+    meeting.mkdir()
+    script.parent.mkdir()
+    script.write_text(WAITING.format(meeting=meeting, compiler=build.compiler()), "utf-8")
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
     code = f"from nsdyn.native.build import library; assert library({TEXT!r}).answer() == 42"
     run = lambda: subprocess.Popen([sys.executable, "-c", code])
     assert [process.wait() for process in [run(), run()]] == [0, 0]
+    assert len(list(meeting.iterdir())) == 2
     assert sorted(path.suffix for path in cache.iterdir()) == [".so", ".sum"]
+    monkeypatch.setattr(build, "_compiled", None)
+    assert build.kept_library(build.name_of(TEXT)).answer() == 42
 
 
 def test_no_compiler(monkeypatch):
@@ -573,6 +734,34 @@ def test_a_batch_is_the_same():
     q0 = np.asarray(problem.q0) + 0.1 * np.random.default_rng(0).normal(size=(19, 3))
     run = lambda: nsdyn.sweep(problem, EventDriven(RK4()), step=5e-3, q0=q0, save_every=3)
     agree(*both(run))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_batch_of_few_runs_is_native_too(count):
+    """It is filled up; with those of other sizes it shares its programs."""
+    problem = problems.three_r_pendulum()
+    q0 = np.asarray(problem.q0) + 0.1 * np.random.default_rng(1).normal(size=(8, 3))
+    run = lambda q0: nsdyn.sweep(problem, EventDriven(RK4()), step=5e-3, q0=q0, save_every=3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NSDYN_BACKEND", "native")
+        few, all_ = run(q0[:count]), run(q0)
+    assert few.backend == all_.backend == "native" and few.q.shape == (count, *all_.q.shape[1:])
+    for name in ("q", "v", "lam", "energy", "mode", "status"):
+        np.testing.assert_array_equal(getattr(few, name), getattr(all_, name)[:count])
+
+
+def test_a_batch_without_memory_for_all_lanes(monkeypatch):
+    """Is left to XLA, or refused if native programs are asked for."""
+    layout = lambda: batch_run.laid_out(problem, made, batch, memory=5 * batch_run.WORK * each)
+    problem = problems.pendulum()
+    made = setup(problem, EventDriven(RK4()), None, step=1e-2)
+    batch = batch_values(problem, None, np.tile(problem.q0, (9, 1)), None, None)
+    monkeypatch.setenv("NSDYN_BACKEND", "auto")
+    each = batch_run.laid_out(problem, made, batch).each
+    assert layout().size == 4
+    monkeypatch.setenv("NSDYN_BACKEND", "native")
+    with pytest.raises(nsdyn.ProblemError, match=r"memory: native programs take 8.*room for 5"):
+        layout()
 
 
 @pytest.mark.slow

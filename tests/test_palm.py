@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from mechanisms import run
+from study_files import TABLES
 
 import nsdyn
 from nsdyn import integrators, laws, studies
@@ -169,7 +170,7 @@ def test_other_pose_and_drawing():
 def test_study_of_the_palm(tmp_path):
     files = palm.run(tmp_path, step=1e-2)
     names = {f"figure_{i}.{kind}" for i in (1, 2) for kind in ("pdf", "png")}
-    assert {file.name for file in files} == names | {"captions.txt", "table.txt"}
+    assert {file.name for file in files} == names | {"captions.txt", *TABLES}
     assert "palm" in studies.names() and "Assumed:" in (tmp_path / "captions.txt").read_text()
     for name, ratio in (("exchange_1", 0.9061), ("exchange_half", 1.0), ("exchange_flat", 0.9849)):
         data = archive.read(tmp_path / "data", name)[0]

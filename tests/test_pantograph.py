@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from study_files import TABLES
 
 import nsdyn
 from nsdyn import integrators, laws, problems
@@ -218,10 +219,11 @@ def test_study(tmp_path, monkeypatch):
     assert inside.min() >= 0 and inside.max() <= 1 + 1e-12 and np.isnan(workspace).any()
     monkeypatch.setattr(archive, "write", None)
     files = study.run(tmp_path, points=25, step=1e-3)
-    assert {file.name for file in files} == {"captions.txt", "table.txt"} | {
-        f"figure_{i}.{kind}" for i in (1, 2) for kind in ("pdf", "png")
-    }
-    assert (tmp_path / "table.txt").read_text("utf-8").count("no, component") == 2
+    figures = {f"figure_{i}.{kind}" for i in (1, 2) for kind in ("pdf", "png")}
+    projections = {name.replace("table", "projections") for name in TABLES}
+    assert {file.name for file in files} == figures | {"captions.txt"} | TABLES | projections
+    assert (tmp_path / "projections.txt").read_text("utf-8").count("no, component") == 2
+    assert (tmp_path / "table.csv").read_text("utf-8").startswith("case,d,gamma,xi printed,")
 
 
 def test_map_has_the_experiments():

@@ -13,9 +13,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import nsdyn
-from nsdyn import integrators
+from nsdyn import integrators, problems
 from nsdyn.cli.commands import app
-from nsdyn.studies.lib.report import collect, motions, page
+from nsdyn.studies.lib import archive
+from nsdyn.studies.lib.report import archived, collect, motions, page
 
 H = 0.02
 
@@ -63,8 +64,13 @@ def folder(tmp_path_factory):
     study = folder / "two_balls"
     (study / "data").mkdir(parents=True)
     (study / "captions.txt").write_text("Figure 1. Balls <fall>.\n")
-    (study / "table.csv").write_text("scheme,error\nNSGA,2e-3\nRK4,1e-9\nMoreauJean,1e-2\n")
-    (study / "table.txt").write_text("scheme  error\n")
+    (study / "table.csv").write_text(
+        "scheme,error\nNSGA,2e-3\nRK4,1e-9 ± 1e-10\nAlpha,-\nMoreauJean,1e-2\n"
+    )
+    (study / "table.txt").write_text("twice\n")
+    (study / "table.md").write_text(
+        "Errors <all>\n\n| scheme |\n| :-- |\n\nOne note\n\n<!-- x -->\n"
+    )
     Image.new("RGB", (2000, 100), "white").save(study / "figure_1.png")
     origin = {"date": "2026-01-02", "commit": "abc", "versions": {"nsdyn": "0.1.0"}}
     (study / "data" / "x.json").write_text(json.dumps(origin))
@@ -72,9 +78,41 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory, folder, told):
+def locking(tmp_path_factory):
+    """A study with two runs of a problem of ours, with rows for both limits at a lock, and with
+    data that are no run, or of a problem that nobody knows."""
+    study = tmp_path_factory.mktemp("figures") / "locking"
+    settings = archive.numbers_of(problems.get("three_r_pendulum"))
+    t = np.sort([*np.linspace(0, 2, 3002), 0.8, 0.8])
+    q = np.stack([t, 2 * t, 0 * t], axis=1)
+    v = np.where(np.arange(len(t))[:, None] > np.flatnonzero(t == 0.8)[0], [5.0, 6, 7], [1.0, 2, 3])
+    rows = {"t": ("row", t), "q": (("row", "i"), q), "v": (("row", "i"), v)}
+    one = {**rows, "t_lock": ("event", [0.8]), "Lam": (("event", "k"), [[4.0, 0.0]])}
+    for name in ("first_one", "second_one"):
+        archive.update(study / "data", name, {**settings, "name": name}, lambda: one)
+    archive.update(study / "data", "map", settings, lambda: {"t": ("row", t)})
+    foreign = {**settings, "problem": "nobody's"}
+    archive.update(study / "data", "foreign", foreign, lambda: rows)
+    return archived.motions(study)
+
+
+def test_archived_motions_are_found(locking):
+    (motion,) = locking
+    assert motion["title"] == "locking: three_r_pendulum"
+    first, second = motion["runs"]
+    assert (first["label"], second["label"]) == ("first one", "second one")
+    assert first["series"] == ["q_1 [rad]", "q_2 [rad]"] and first["frames"] < 510
+    (event,) = first["events"]
+    told = {"t": 0.8, "before": "1, 2, 3", "after": "5, 6, 7", "impulse": "4, 0"}
+    assert event == told
+    raw = np.frombuffer(gzip.decompress(base64.b64decode(first["data"])), "<f4")
+    assert np.sum(raw[: first["frames"]] == np.float32(0.8)) == 2
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory, folder, told, locking):
     path = tmp_path_factory.mktemp("report") / "report.html"
-    return page.write(path, collect.studies(folder), [told[0]])
+    return page.write(path, collect.studies(folder), [told[0], *locking])
 
 
 def test_numbers_of_a_motion_are_those_of_the_run(told):
@@ -95,6 +133,8 @@ def test_numbers_of_a_motion_are_those_of_the_run(told):
 def test_page_holds_everything_and_asks_for_nothing(file):
     text = file.read_text("utf-8")
     assert "Balls &lt;fall&gt;" in text and "abc" in text and "uPlot" in text
+    assert "Errors &lt;all&gt;" in text and "One note" in text
+    assert "twice" not in text and "<!-- x" not in text
     outside = re.findall(r"(?:src|href)=\"(?!data:|#)([^\"]*)\"", text)
     assert outside == []
     assert len(text) < 200_000
@@ -176,11 +216,58 @@ def test_in_a_browser(browser):
 
 
 @pytest.mark.slow
+def test_another_motion_and_what_is_told_of_its_events(browser):
+    from selenium.webdriver.support.ui import Select
+
+    _wait(browser, "return window.player && player.shown.length === 2")
+    before = _pixels(browser)
+    Select(browser.find_element("id", "motion")).select_by_index(1)
+    _wait(browser, "return player.motion === player.motions[1] && player.plots.length === 2")
+    assert _pixels(browser) != before
+    browser.find_element("id", "next").click()
+    told = browser.find_element("id", "event").text.splitlines()
+    assert told == ["t = 0.800000 s, v- = (1, 2, 3), v+ = (5, 6, 7), Lam = (4, 0)"] * 2
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_fits_its_window(browser, width):
+    """A scene whose height follows its picture would grow with every resize."""
+    _wait(browser, "return window.player && player.plots.length === 3")
+    size = {"width": width, "height": 800, "deviceScaleFactor": 2, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.execute_script("for (let k = 0; k < 5; k++) dispatchEvent(new Event('resize'))")
+    browser.execute_script("document.querySelectorAll('details').forEach((x) => x.open = true)")
+    wide = "return document.documentElement.scrollWidth"
+    assert browser.execute_script(wide) <= width
+    tall = "return document.getElementById('scene').getBoundingClientRect().height"
+    assert browser.execute_script(tall) == (320 if width < 600 else 522)
+    plots = "return player.plots.every((x) => x.width <= x.root.parentNode.clientWidth)"
+    assert browser.execute_script(plots)
+
+
+@pytest.mark.slow
+def test_a_dark_page_has_light_words(browser):
+    dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    light = lambda: browser.execute_script(
+        "const of = getComputedStyle(document.body);"
+        "return [of.color, of.backgroundColor].map((x) => Number(x.match(/\\d+/)[0]))"
+    )
+    words, paper = light()
+    assert words < 60 and paper > 240
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
+    words, paper = light()
+    assert words > 200 and paper < 60
+
+
+@pytest.mark.slow
 def test_tables_sort(browser):
     cells = "document.querySelectorAll('table.sortable tbody td:nth-child(2)')"
     column = f"return [...{cells}].map(x => x.textContent)"
     _, error = browser.find_elements("css selector", "table.sortable th button")
     error.click()
-    assert browser.execute_script(column) == ["1e-9", "2e-3", "1e-2"]
+    rising = ["1e-9 ± 1e-10", "2e-3", "1e-2", "-"]
+    assert browser.execute_script(column) == rising
     error.click()
-    assert browser.execute_script(column) == ["1e-2", "2e-3", "1e-9"]
+    assert browser.execute_script(column) == rising[::-1]

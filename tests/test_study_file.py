@@ -35,7 +35,7 @@ from nsdyn.studies.lib import (
     study_tables,
     written,
 )
-from nsdyn.studies.lib.study_result import StudyResult
+from nsdyn.studies.lib.study_result import MISSING, StudyResult
 from nsdyn.studies.lib.tables import Table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -111,6 +111,76 @@ def test_numbers_of_the_corner(finished):
     assert "EventDriven(method=RK4()) with step 0.00156, a finer run" in str(result)
 
 
+def test_medians_and_shares_stand_beside_the_worst(finished):
+    """Of four phases; one that fails counts for neither."""
+    result, _, _ = finished
+    place = result.table.head.index("error\nt event")
+    assert result.table.head[place + 1 : place + 3] == ("median", "order")
+    late = result.data.error_t_event.values[0, 0, 0, -1]
+    shown = [f"{np.max(late):.1e}", f"{np.median(late):.1e}"]
+    assert result.table.rows[0][place : place + 2] == (*shown,) and shown[0] != shown[1]
+    assert "median of error q" in study_tables.pairs(result.table).splitlines()[0]
+    status = result.data.status.copy(deep=True)
+    status[0, 0, 0, -1, int(np.argmax(late))] = int(nsdyn.Status.NOT_CONVERGED)
+    less = dataclasses.replace(result, data=result.data.assign(status=status))
+    assert less.median("error_t_event")[0, 0, 0, -1] == np.median(np.sort(late)[:-1])
+    assert less.worst("error_t_event")[0, 0, 0, -1] == np.sort(late)[-2]
+    assert less.failed()[0, 0, 0].tolist() == [0, 0, 0.25]
+
+
+def test_the_ledger_has_the_energy_of_each_jump(finished):
+    """At the corner cos^2 of the slope is left of the kinetic energy. A scheme that sees it at the
+    end of a step has the work of that step in its record."""
+    result, _, _ = finished
+    lines = list(csv.DictReader(io.StringIO(result.ledger_csv())))
+    assert len(lines) == 2 * 2 * 3 * 4  # one jump in each run
+    for line in lines:
+        slope = {"ramp": 0.5, "steep": 1.5}[line["problem"]]
+        left = float(line["kinetic_after"]) / float(line["kinetic_before"])
+        lost = float(line["kinetic_before"]) - float(line["kinetic_after"])
+        if line["integrator"] == "event":
+            assert left == pytest.approx(1 / (1 + slope**2), abs=1e-7)
+        assert float(line["lost"]) == pytest.approx(lost, abs=1e-6)
+    event = result.data.sel(integrator="event", problem="steep")
+    np.testing.assert_allclose(event.energy_lost, 1 - 1 / (1 + 1.5**2), atol=1e-9)
+    assert np.all(event.error_lost < 1e-12)
+    assert np.all(result.data.sel(integrator="moreau").error_lost > 1e-4)
+
+
+def test_profiles(finished):
+    """The event-driven scheme is always the best, to round-off; a case that nobody runs is none."""
+    result, _, _ = finished
+    profile = result.profile("error_t_event")
+    np.testing.assert_array_equal(profile.share[1], 1.0)
+    assert profile.share[0, 0] == 0 and profile.share[0, -1] == 1
+    status = result.data.status.copy(deep=True)
+    status[0] = MISSING
+    gone = result.data.error_t_event.where(status != MISSING)
+    half = dataclasses.replace(result, data=result.data.assign(status=status, error_t_event=gone))
+    assert half.profile("error_t_event").share[1, -1] == 1
+    axes = result.plot("profile").axes
+    assert [line.get_label() for line in axes[0].lines] == ["moreau", "event"]
+    assert "error of $q$" in axes[0].get_xlabel() and len(axes) == 3
+    with pytest.raises(ProblemError, match="figure 'profil' is not known; did you mean 'profile'"):
+        result.plot("profil")
+
+
+def test_one_problem_of_your_own(finished):
+    """`convergence` and `work_precision` of an object: the numbers of the study."""
+    result, _, _ = finished
+    problem = result.plan.problems["ramp"]
+    methods, steps = [integrators.MoreauJean(), "EventDriven(RK4())"], (5e-2, 2.5e-2, 1.25e-2)
+    found = study.convergence(problem, methods, steps, phases=4, metrics=["error_v", "residuals"])
+    assert list(found.plan.integrators) == ["MoreauJean", "EventDriven(RK4())"]
+    assert found.plan.metrics[-1] == "residual_acceleration"
+    np.testing.assert_array_equal(found.data.error_t_event[0], result.data.error_t_event[0])
+    drawn = found.plot("convergence").axes[0].lines[0].get_xdata()
+    np.testing.assert_allclose(drawn, steps)
+    again = study.work_precision(problem, methods[:1], steps[:1], phases=4)
+    assert again.plot().axes[0].get_xlabel() == "CPU time of a run [s]"
+    assert float(again.data.run_s.max()) > 0
+
+
 def study_cells_dims():
     return ("problem", "integrator", "law", "step", "phase")
 
@@ -147,7 +217,7 @@ def test_files(finished, tmp_path):
     names = {file.name for file in result.save(tmp_path)}
     figures = {f"{name}.{kind}" for name in study_file.FIGURES for kind in ("pdf", "png")}
     tables = {"table.txt", "table.md", "table.tex", "captions.txt"}
-    tables |= {"pairs.csv", "runs.csv", "study.nc"}
+    tables |= {"pairs.csv", "runs.csv", "ledger.csv", "study.nc"}
     assert names == figures | tables
     lines = list(csv.DictReader(io.StringIO((tmp_path / "runs.csv").read_text())))
     assert len(lines) == 2 * 2 * 1 * 3 * 4
@@ -196,6 +266,7 @@ def test_only_and_refusals(tmp_path):
         ("first = 5e-2", "frist = 4e-2", 13, "steps.frist: key 'frist' is not known; did you mean"),
         ("phases = 4", "phases = 0", 15, "steps.phases: expected a whole number of at least 1"),
         ('"graph_v"', '"graph_w"', 2, "metrics: metric 'graph_w' is not known; did you mean"),
+        ("[problems]", "seed = 0\n[problems]", 4, "seed: key 'seed' is not known"),
         ("[problems]", "[problem]", 4, "problem: key 'problem' is not known"),
         ("set = { a = 0.5 }", "set = 0.5", 5, "problems.ramp.set: expected a table such as"),
         ('ramp = { use = "point_on_track"', "ramp = { use = 3", 5, "problems.ramp.use: expected a"),
@@ -238,6 +309,30 @@ def test_the_command(finished, tmp_path, monkeypatch):
     (tmp_path / "picture.toml").write_bytes(b"\x89PNG\xff")
     wrong = call("study", "picture.toml")
     assert wrong.exit_code == 2 and "expected a study file, a text in TOML" in wrong.stderr
+
+
+def test_the_time_of_a_study_is_guessed_before_its_first_run(tmp_path, monkeypatch):
+    """More programs, larger mechanisms and more steps take longer; what is there is measured."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "short.toml").write_text(SHORT)
+    told = call("study", "short.toml", "--dry-run")
+    seconds = lambda text, folder=tmp_path: study.survey(study_file.parse(text), folder).seconds
+    first = seconds(SHORT)
+    assert 2 * 2 < first < 2 * 5  # two small programs: the pair and the reference
+    assert f"about {first:.0f} CPU s, a guess from the sizes of the mechanisms" in told.stdout
+    more = SHORT.replace("[steps]", 'nsga = "NSGA()"\n[steps]')
+    assert seconds(more) == pytest.approx(1.5 * first, rel=0.05)
+    large = SHORT.replace("point_on_track", "andrews").replace("t_end = 0.2", "t_end = 0.03")
+    assert seconds(large.replace("[0.1, 0.05]", "[0.01, 0.005]")) > 1.5 * first
+    assert seconds(SHORT.replace("[0.1, 0.05]", "[1e-4, 1e-5]")) > first + 10
+    assert seconds("patience = 1\n" + SHORT) == 2
+    work = study.survey(study_file.parse(SHORT), tmp_path)
+    (pair,) = (x for x in work.todo if x.integrator)
+    cell = work.todo[pair][0]
+    monkeypatch.setattr(study_cells, "is_done", lambda folder, each: each.key == cell.key)
+    archive.write_json(tmp_path / f"{cell.key}.timing.json", {"cell_s": 7.0})
+    left = study.survey(study_file.parse(SHORT), tmp_path)
+    assert (left.missing, left.seconds, left.is_guess) == (2, 14.0, False)
 
 
 def test_tables():

@@ -9,7 +9,14 @@ from mechanisms import SWING, below_peg, circle
 from scipy.integrate import solve_ivp
 
 import nsdyn
-from nsdyn.integrators import NSGA, RK4, EventDriven, GeneralizedAlpha
+from nsdyn.integrators import (
+    NSGA,
+    RK4,
+    DormandPrince,
+    EventDriven,
+    GeneralizedAlpha,
+    RadauIIA,
+)
 
 T_END = 0.7
 STEPS = (0.005, 0.0025)
@@ -68,20 +75,21 @@ def exact(g):
     return t, *state(*solve_ivp(rate, (t, AFTER[-1]), [th, w], t_eval=AFTER, **options).y)
 
 
-def simulated(scheme, step, g):
-    settings = {"save_every": round(0.02 / step), "max_events": 4, "check": False}
+def simulated(scheme, step, g, apart=0.02):
+    settings = {"save_every": round(apart / step), "max_events": 4, "check": False}
     return nsdyn.simulate(PROBLEM, scheme, step=step, params={"m": 1.0, "g": g}, **settings)
 
 
-def errors(scheme, step):
+def errors(scheme, step, apart=0.02):
     """The largest errors in event time, q and v over all places of the switch and all rows after
     it: at one instant an error may happen to change its sign."""
+    after = np.isclose(AFTER / apart, np.round(AFTER / apart))
     found = []
     for g in GRAVITIES:
-        out = simulated(scheme, step, g)
-        t, q, v = exact(g)
-        rows = [int(np.argmin(np.abs(out.t - instant))) for instant in AFTER]
-        assert np.abs(out.t[rows] - AFTER).max() < 1e-12 and np.all(out.mode[rows] == 1)
+        out = simulated(scheme, step, g, apart)
+        t, q, v = (x if np.ndim(x) == 0 else x[after] for x in exact(g))
+        rows = [int(np.argmin(np.abs(out.t - instant))) for instant in AFTER[after]]
+        assert np.abs(out.t[rows] - AFTER[after]).max() < 1e-12 and np.all(out.mode[rows] == 1)
         largest = lambda x, y, rows=rows: np.abs(x[rows] - y).max()
         found.append([abs(out.events.t[0] - t), largest(out.q, q), largest(out.v, v)])
     return np.max(found, axis=0)
@@ -98,6 +106,25 @@ def errors(scheme, step):
 def test_located_switches_keep_the_order_of_the_method(scheme, expected):
     coarse, fine = (errors(scheme, step) for step in STEPS)
     assert np.log2(coarse / fine).min() >= expected, (coarse, fine)
+
+
+LOOSE = {"rtol": 1e12, "atol": 1e12}  # every step is accurate enough
+
+
+@pytest.mark.parametrize(
+    ("method", "order", "steps"),
+    [
+        (DormandPrince(5, **LOOSE), 5, (0.025, 0.0125)),
+        (DormandPrince(8, **LOOSE), 8, (0.05, 0.025)),
+        (RadauIIA(**LOOSE), 5, (0.025, 0.0125)),
+    ],
+    ids=["5(4)", "8(5,3)", "Radau IIA"],
+)
+def test_methods_with_error_control_keep_their_order(method, order, steps):
+    """All steps are as long as `step`, but those that the switch cuts."""
+    coarse, fine = (errors(EventDriven(method), step, apart=0.1) for step in steps)
+    assert np.log2(coarse / fine).min() > order - 0.4, (coarse, fine)
+    assert fine.max() < 1e-8
 
 
 def test_captured_switches_are_of_order_one():

@@ -6,14 +6,16 @@ import re
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
+from study_files import TABLES
 
 from nsdyn import studies
 from nsdyn._repr import settings_text
 from nsdyn.errors import NsdynError
 from nsdyn.studies import convergence, pothole, switching_track
 from nsdyn.studies.lib import archive, study_file
-from nsdyn.studies.lib.schemes import SCHEMES, plain, table
+from nsdyn.studies.lib.schemes import SCHEMES, plain
 from nsdyn.studies.lib.study_file import RESIDUALS
+from nsdyn.studies.lib.tables import Table
 
 pytestmark = pytest.mark.slow
 
@@ -232,7 +234,7 @@ def test_studies_are_computed_once_and_drawn(track, hole, orders, monkeypatch):
     for name, count in NAMES.items():
         assert name in studies.names() and studies.summary(name)
         names = {f"figure_{i}.{kind}" for i in range(1, count + 1) for kind in ("pdf", "png")}
-        assert {file.name for file in files[name]} == names | {"captions.txt", "table.txt"}
+        assert {file.name for file in files[name]} == names | {"captions.txt", *TABLES}
         assert all(file.stat().st_size > 0 for file in files[name])
         captions = next(file for file in files[name] if file.name == "captions.txt").read_text()
         assert "Assumed:" in captions and "ours" in captions and "{" not in captions
@@ -244,9 +246,10 @@ def test_studies_are_computed_once_and_drawn(track, hole, orders, monkeypatch):
 
 
 def test_table_and_names():
-    assert (
-        table(["a", "b"], [["long name", "1"], ["x", "10"]])
-        == "a           b\n---------  --\nlong name   1\nx          10\n"
-    )
+    shown = str(Table("Two rows", ("a", "b"), [("long name", "1"), ("x", "10")], ["noted"]))
+    assert shown.splitlines() == [
+        *("Two rows", "a           b", "---------  --"),
+        *("long name   1", "x          10", "noted"),
+    ]
     assert plain("index_2") == "index-2 G-alpha"
     assert settings_text(SCHEMES["event_index_2"].integrator).count("rho_inf=0.8") == 1

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from mechanisms import run
 from scipy.integrate import solve_ivp
+from study_files import TABLES
 
 import nsdyn
 from nsdyn import Status, integrators, studies
@@ -182,7 +183,7 @@ def test_compass_is_sound_and_is_what_its_energies_say():
 def test_study_of_walking(tmp_path):
     files = walking.run(tmp_path, size=9)
     names = {f"figure_{i}.{kind}" for i in (1, 2) for kind in ("pdf", "png")}
-    assert {file.name for file in files} == names | {"captions.txt", "table.txt"}
+    assert {file.name for file in files} == names | {"captions.txt", *TABLES}
     assert "walking" in studies.names() and "Assumed:" in (tmp_path / "captions.txt").read_text()
     found, basin = (archive.read(tmp_path / "data", name)[0] for name in ("gait", "basin"))
     distance = np.linalg.norm(found.strides.values - found.state.values[None], axis=1)

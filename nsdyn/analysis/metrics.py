@@ -23,7 +23,9 @@ the largest speed of the reference.
 Energy is lost at jumps, by T- - T+ each; what else happens to it without work of other forces is
 drift of the scheme,
 
-    drift = (H_end - H_0) + sum_k (T- - T+)_k                                                    (4)
+    lost = sum_k (T- - T+)_k,    drift = (H_end - H_0) + lost                                    (4)
+
+and jump by jump the loss has an error, as times and impulses have in (2).
 
 Errors e_i with the steps h_i show the order p of the line log e = c + p log h fitted to them, and
 its standard deviation. Errors below round-off are no part of it.                                (5)
@@ -57,6 +59,11 @@ class Jumps(NamedTuple):
     Lam: np.ndarray
     kinetic_before: np.ndarray
     kinetic_after: np.ndarray
+
+    @property
+    def lost(self) -> np.ndarray:
+        """The kinetic energy that each jump took; negative: gave."""
+        return self.kinetic_before - self.kinetic_after
 
     @staticmethod
     def of(events: Events) -> "Jumps":
@@ -160,13 +167,15 @@ def largest(values: np.ndarray) -> float:
 
 
 def event_errors(found: Jumps, wanted: Jumps) -> dict[str, float]:
-    """(2), and how many events there are too many (or, negative, too few)."""
+    """(2), the errors of what jumps took, and how many events there are too many (or, negative, too
+    few)."""
     more = len(found.t) - len(wanted.t)
     known = more == 0 and len(found.t) > 0
     most = lambda a, b: float(np.max(np.abs(a - b), initial=0.0)) if known else np.nan
     return {
         "error_t_event": most(found.t, wanted.t),
         "error_Lam": most(found.Lam, wanted.Lam),
+        "error_lost": most(found.lost, wanted.lost),
         "events_too_many": float(more),
     }
 
@@ -245,8 +254,7 @@ class EnergyLedger(NamedTuple):
 
 def energy_ledger(motion: Motion) -> EnergyLedger:
     """(4). Where forces without a potential act, their work is part of the drift."""
-    jumps = motion.jumps
-    lost = jumps.kinetic_before - jumps.kinetic_after
+    jumps, lost = motion.jumps, motion.jumps.lost
     change = motion.energy[-1] - motion.energy[0] if len(motion.energy) else np.nan
     return EnergyLedger(jumps.t, lost, float(change + np.sum(lost)))
 

@@ -235,19 +235,24 @@ def compare(
     """Compare integrators and laws: errors, residuals, energy, effort, times; with several steps,
     errors with the smallest one and observed orders. The exit code is 1 if all runs fail."""
     with reported():
+        from nsdyn import problems
         from nsdyn.studies import compare as comparison
+        from nsdyn.studies import study as study_runs
         from nsdyn.studies.lib import archive, compare_figures, compare_table
 
         chosen = _problem(problem, settings)
+        exact = problems.closed_form(problem)
         methods = [_integrator(text, "") for text in integrator] or comparison.DEFAULTS
         rules = [written.law(text) for text in law or ["PostSwitchGradient"]]
         steps = parse_steps(step)
         if len(steps) > 1:
             chosen = chosen if t_end is None else dataclasses.replace(chosen, t_end=t_end)
-            pairs = methods, rules
-            study_commands.show(
-                _over_steps(chosen, pairs, steps, reference, refine, out), out, context
-            )
+            if save_every != 1:
+                raise ProblemError("--save-every: expected one step, found several: " + step)
+            plan = _over_steps(chosen, (methods, rules), steps, reference, refine, exact)
+            with counted("integrators and laws") as report:
+                found_all = study_runs.run(plan, out, force=force, progress=report)
+            study_commands.show(found_all, out, context)
             return
         entries = comparison.pairs(methods, rules)
         found = comparison.compare(
@@ -259,6 +264,7 @@ def compare(
             folder=out,
             force=force,
             refine=refine,
+            closed_form=exact,
             reference=None if reference == "none" else _integrator(reference, ""),
             progress=lambda names: progress(names, "running"),
         )
@@ -325,8 +331,8 @@ def _over_steps(
     steps: list[float],
     reference: str,
     refine: int,
-    out: Path | None,
-) -> "nsdyn.studies.lib.study_result.StudyResult":
+    exact: "nsdyn.ClosedForm | None",
+) -> "nsdyn.studies.lib.study_file.Plan":
     """Several steps: a study of one problem."""
     from nsdyn.studies import compare as comparison
     from nsdyn.studies import study as studies
@@ -336,16 +342,15 @@ def _over_steps(
             "--reference: expected an integrator where there are several steps, found 'none'"
         )
     named = [dict(zip(comparison.names(list(x)), x, strict=True)) for x in pairs]
-    plan = studies.plan(
+    return studies.plan(
         {problem.name: problem},
         *named,
         steps=steps,
         reference=reference,
         refine=refine,
+        closed_forms={} if exact is None else {problem.name: exact},
         title=problem.name,
     )
-    with counted("integrators and laws") as report:
-        return studies.run(plan, out, progress=report)
 
 
 def _list_pairs() -> None:

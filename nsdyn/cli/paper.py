@@ -67,17 +67,25 @@ def report(
     ] = Path("figures"),
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
     player: Annotated[
-        bool, typer.Option(help="With mechanisms in motion; their runs take a minute or two.")
+        bool,
+        typer.Option(
+            help="With mechanisms in motion: those that studies have archived, and some of ours, "
+            "whose runs may take a minute."
+        ),
     ] = True,
 ) -> None:
     """Write one self-contained HTML page: figures, tables that can be sorted, where the data come
     from, and a player of motions with their events."""
     with reported():
-        from nsdyn.studies.lib.report import collect, motions, page
+        from nsdyn.studies.lib.report import archived, collect, motions, page
 
         studies = collect.studies(folder)
-        known = {motion.name: motion for motion in motions.SHOWN} if player else {}
-        shown = [motions.computed(known[name]) for name in progress(known, "motion")]
+        shown = []
+        if player:
+            shown = [x for study in studies for x in archived.motions(study.folder)]
+            have = {x["problem"] for x in shown if any(run["events"] for run in x["runs"])}
+            known = {motion.name: motion for motion in motions.SHOWN if motion.name not in have}
+            shown += [motions.computed(known[name]) for name in progress(known, "motion")]
         print(f"wrote {page.write(out, studies, shown)}")
 
 

@@ -109,9 +109,8 @@ def _show_survey(
     print(f"{cells} are there{given_up}; {len(work.refused)} pairs are refused")
     print(f"to do: {len(work.todo)} programs, {work.missing} cells")
     if work.missing:
-        known = work.seconds == work.seconds  # not NaN
-        guess = f"at most about {work.seconds:.0f} CPU s" if known else "unknown before the first"
-        print(f"time: {guess}")
+        guessed = f"about {work.seconds:.0f} CPU s, a guess from the sizes of the mechanisms"
+        print(f"time: {guessed if work.is_guess else f'at most about {work.seconds:.0f} CPU s'}")
 
 
 def figures(

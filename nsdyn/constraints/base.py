@@ -264,6 +264,11 @@ class AbstractConstraint(eqx.Module):
         why = "the shape of the mode that `start` returns"
         expect.shaped(f"{name}.after", self.after, mode.shape, why, *fired)
 
+    def start_margins(self, q: Configuration, v: Velocity, t: Time, p: Params) -> Array:
+        """Numbers of which none is negative where a run can start, but for round-off: for many runs
+        at once, what `check_start` says of one."""
+        return jnp.zeros(0)
+
     def check_start(self, report: AbstractReport, start: Start) -> None:
         """Raise ProblemError unless a run can start like this, and add the findings to the report.
         By default: no guard may be negative."""

@@ -243,6 +243,10 @@ class Contacts(AbstractContacts):
                 f"{len(self.names)}"
             )
 
+    def start_margins(self, q: Configuration, v: Velocity, t: Time, p: Params) -> Array:
+        gaps = self.gaps(q, t, p)
+        return jnp.concatenate([gaps, coefficient_margins(self, gaps.size, v, p)])
+
     def check_start(self, report: AbstractReport, start: Start) -> None:
         """Coefficients within their bounds, no overlap, slip affine in v."""
         gap, slope = map(np.asarray, _gap_and_slope(self, start.q, start.t, start.p))
@@ -340,6 +344,19 @@ def check_values(part: AbstractContacts, k: int, start: Start) -> None:
         top = float(np.max(np.abs(np.asarray(start.scale.v)), initial=0.0)) or 1.0
         for speed in (0.0, 1e-3 * top, top):
             _check_bounds(owner, "mu", part.follows.function(jnp.full(k, speed), start.p))
+
+
+def coefficient_margins(part: AbstractContacts, k: int, v: Velocity, p: Params) -> Array:
+    """How far coefficients that are functions are within their bounds."""
+    found = [(name, function(p)) for name, function in part.functions]
+    if part.follows is not None:
+        fast = jnp.full(k, jnp.max(jnp.abs(v), initial=0.0))
+        found += [("mu", part.follows.function(speed, p)) for speed in (0 * fast, fast)]
+    margins = [jnp.zeros(0)]
+    for name, value in found:
+        low, high = BOUNDS[name]
+        margins += [jnp.ravel(value - low), jnp.ravel(high - value)]
+    return jnp.concatenate(margins)
 
 
 def check_affine(part: AbstractContacts, report: AbstractReport, start: Start) -> None:

@@ -31,6 +31,7 @@ from nsdyn.constraints.contacts import (
     check_counts,
     check_slip,
     check_values,
+    coefficient_margins,
     given_coefficients,
 )
 from nsdyn.numerics.cone_problem import OPEN
@@ -102,6 +103,9 @@ class Friction(AbstractContacts):
         scalar = expect.returned("Friction(normal=...)", self.normal, q, v, t, p).shape == ()
         check_slip(self, "normal", k, scalar, q, v, t, p)
         check_counts(self, k, p)
+
+    def start_margins(self, q: Configuration, v: Velocity, t: Time, p: Params) -> Array:
+        return coefficient_margins(self, self.normal_forces(q, v, t, p).size, v, p)
 
     def check_start(self, report: AbstractReport, start: Start) -> None:
         """Coefficients within their bounds, slip affine in v."""

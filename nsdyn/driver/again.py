@@ -47,6 +47,7 @@ class Known:
     def __init__(self, problem: Problem, run: Setup, values: Values):
         self.problem = problem
         self.own = problem.params, problem.q0, problem.v0
+        self.has_contacts = has_contacts(problem)
         self.may_be_coarse = may_be_coarse(problem, run.integrator)
         self.about = run.about(problem) | shown(problem) | {"backend": "native"}
         self.about |= {"nsdyn_version": __version__, "note": ""}
@@ -114,13 +115,13 @@ class Known:
             return False
         vectors = (own_q0 if q0 is None else q0), (own_v0 if v0 is None else v0)
         for j, x in enumerate(vectors):
-            if x is space.vectors[j] and isinstance(x, jax.Array):
+            if x is space.vectors[j]:
                 continue
             array = _usual(x, self.size[j], np.dtype(float))
             if array is None:
                 return False
             space.set(space.start[j], array)
-            space.vectors[j] = x
+            space.vectors[j] = x if isinstance(x, jax.Array) else None
         return True
 
     def _set_tree(self, space: Workspace, params: Any) -> bool:
@@ -302,8 +303,11 @@ def _joined(parts: list[tuple[dict, dict]]) -> tuple[dict, dict]:
 def may_be_coarse(problem: Problem, integrator: AbstractIntegrator) -> bool:
     """Whether the look at steps that are too long applies. It reads smooth velocities, and those of
     contacts jump without an event."""
-    has_contacts = any(part.unilateral for part in problem.constraint)
-    return not integrator.controls_error and not has_contacts
+    return not integrator.controls_error and not has_contacts(problem)
+
+
+def has_contacts(problem: Problem) -> bool:
+    return any(part.unilateral for part in problem.constraint)
 
 
 def _usual(x: Any, shape: tuple, dtype: Any) -> np.ndarray | None:

@@ -14,8 +14,9 @@ MANY_ROWS rows of contacts is left to XLA, unless native programs are asked for.
 spheres that fall into a heap, 201 rows, takes 2.1 ms there, in a native program 26 ms or, compiled
 well, 3.7 ms; and with 93 rows XLA compiles in 23 s, native programs in 11 s and 33 s.
 
-A batch is cut into groups of LANES runs that go through one native program side by side. A group
-shares the grid, so a block ends for all of its runs where the event log of one of them is full.
+A batch is cut into groups of LANES runs that go through one native program side by side; a group of
+fewer is filled up by repetition. A group shares the grid, so a block ends for all of its runs where
+the event log of one of them is full.
 """
 
 import math
@@ -351,7 +352,7 @@ def programs(run: Setup, own: Values, shared: Values, groups: int = 1) -> tuple[
     except Unsupported as reason:
         if wanted == "native":
             raise ProblemError(
-                f"{SETTING}=native: the native backend does not know {reason}"
+                f"{SETTING}=native: there is no native program for this, because of {reason}"
             ) from reason
         return PROGRAMS, "xla"
     native = known.programs
@@ -361,9 +362,15 @@ def programs(run: Setup, own: Values, shared: Values, groups: int = 1) -> tuple[
 def _has_many_rows(known: Work, run: Setup, own: Values, shared: Values) -> bool:
     """Whether this is a single run with more than MANY_ROWS rows of contacts."""
     if known.many_rows is None:
-        alone = not is_batch(own) and any(part.unilateral for part in run.parts)
-        known.many_rows = alone and math.prod(contact_rows.size(run.model(shared))) > MANY_ROWS
+        known.many_rows = not is_batch(own) and has_many_rows(run, shared)
     return known.many_rows
+
+
+def has_many_rows(run: Setup, values: Values) -> bool:
+    """Whether a run with these values has more than MANY_ROWS rows of contacts."""
+    if not any(part.unilateral for part in run.parts):
+        return False
+    return math.prod(contact_rows.size(run.model(values))) > MANY_ROWS
 
 
 def _march(native: Programs, run: Setup, own: Values, shared: Values) -> Callable:

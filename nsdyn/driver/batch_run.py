@@ -62,9 +62,27 @@ def laid_out(problem: Problem, run: Setup, batch: Batch, memory: float = MEMORY)
     kept = kept_steps(run)
     each = _bytes(problem, len(kept), run.max_events)
     size, fits = _layout(batch.total, WORK * each, memory)
-    if backends.choice() != "xla" and size >= LANES:
-        size = LANES
+    if _is_for_lanes(run, batch, size, memory / (WORK * each)):
+        size, fits = LANES, max(1, fits * size // LANES)
     return Layout(run, batch, kept, size, fits, each)
+
+
+def _is_for_lanes(run: Setup, batch: Batch, size: int, fitting: float) -> bool:
+    """Whether a chunk shall be what a native program takes, where XLA would have so many runs in
+    it, and so many fit into memory. One of few runs is filled up, which costs less than XLA takes
+    to compile, unless its steps are long."""
+    wanted = backends.choice()
+    if wanted == "native" and fitting < LANES:
+        raise ProblemError(
+            f"memory: native programs take {LANES} trajectories at a time, found room for "
+            f"{int(fitting)}. Raise memory or save_every, or lower max_events"
+        )
+    if wanted == "xla" or fitting < LANES:
+        return False
+    if wanted == "native" or size >= LANES:
+        return True
+    first = jax.tree.map(lambda x: x[0], batch.own)
+    return not backends.has_many_rows(run, eqx.combine(first, batch.shared))
 
 
 class Prepared(NamedTuple):

@@ -31,6 +31,7 @@ from nsdyn.driver.arguments import (
 from nsdyn.driver.batch_run import MEMORY, Layout, Prepared, cores, laid_out, prepared
 from nsdyn.driver.collect import Collected
 from nsdyn.driver.filling import Results
+from nsdyn.driver.many_starts import check_starts
 from nsdyn.driver.processes import TRIES, Processes
 from nsdyn.driver.roomy_threads import roomy_threads
 from nsdyn.driver.sweep_parts import Part
@@ -76,7 +77,9 @@ def sweep(
 
     Samples are taken as in `simulate`. `memory` (bytes) bounds what runs at a time, not the
     results. `progress(done, total)` is called after each chunk or part. A trajectory that fails is
-    marked in `status`; it raises nothing. Its samples from then on are NaN.
+    marked in `status`; it raises nothing. Its samples from then on are NaN. Contacts that
+    overlap at the start, or whose coefficients are out of their bounds, are an error that names the
+    trajectory.
 
     The bits of the results are the same wherever they are computed:
 
@@ -107,6 +110,7 @@ def sweep(
     refuse_tracers("sweep", problem, run, params, q0, v0)
     check_workers(jobs, client)
     batch = batch_values(problem, params, q0, v0, phase)
+    check_starts(problem, batch)
     layout = laid_out(problem, run, batch, memory)
     report = (lambda *_: None) if progress is None else progress
     settings = _settings(problem, layout)

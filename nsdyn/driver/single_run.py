@@ -89,7 +89,8 @@ def simulate(
     if known is not None:
         found = known.run(step, start, t_end, save_every, max_events, check)
         if found is not None:
-            warn_if_full(found.events, problem.constraint, max_events)
+            if known.has_contacts:
+                warn_if_full(found.events, problem.constraint, max_events)
             return _looked_at(known, params, found) if check else found
     run = setup(
         problem,

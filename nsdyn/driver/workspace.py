@@ -58,7 +58,7 @@ class Workspace:
         self.is_fixed = False  # whether the leaves can only change by becoming others
         self.fixed_table: dict = {}  # parameters that are such leaves, by name
         self.shown_table: dict = {}  # the same in numpy arrays
-        self.vectors: list[Any] = [None, None]
+        self.vectors: list[Any] = [None, None]  # q0 and v0 if they cannot change
         self.times = np.zeros(3)  # t0, t_end, step
         self.counts = np.zeros(3, int)  # save_every, steps, max_events
         self.numbers: tuple = ()  # times and counts

@@ -39,7 +39,9 @@ class System(eqx.Module):
         never forms the mass matrix.
     retract: retract(q, dx, p), the configuration that the finite motion dx leads to from q, such as
         p exp(dx/2) for a unit quaternion p; its derivative at dx = 0 is `kinematics`. Implicit and
-        time-stepping schemes use it, so that quaternions keep their length.
+        time-stepping schemes use it, so that quaternions keep their length. Explicit methods leave
+        the manifold by their error; `EventDriven` returns to it with retract(q, 0, p) after each
+        step, so retract should bring what it gives to length 1.
     lagrangian: the functions that the others were derived from; `System.from_lagrangian` fills it
         in.
     """
@@ -168,6 +170,14 @@ class System(eqx.Module):
         k3 = self.rate(q + 0.5 * k2, dx, p)
         k4 = self.rate(q + k3, dx, p)
         return q + (k1 + 2 * k2 + 2 * k3 + k4) / 6
+
+    def restored(self, q: Configuration, p: Params) -> Configuration:
+        """The configuration on its manifold near q, which has left it by a small error:
+        retract(q, 0)."""
+        if self.retract is None:
+            return q
+        n = jax.eval_shape(self.mass, q, p).shape[0]
+        return self.retract(q, jnp.zeros(n), p)
 
     @traced_once
     def forces(self, q: Configuration, v: Velocity, t: Time, p: Params, mode: Mode) -> Velocity:

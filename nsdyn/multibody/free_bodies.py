@@ -9,7 +9,8 @@ A finite motion (d, phi) leads to
 
     x + d,   a o (cos(|phi|/2), sin(|phi|/2) phi/|phi|), brought to length 1                     (2)
 
-so quaternions keep their length in implicit and time-stepping schemes. Rotations are those of
+so quaternions keep their length in implicit and time-stepping schemes. Event-driven runs return to
+length 1 after each step; the direction of a follows (1) whatever its length. Rotations are those of
 a/|a|. params: "m" (n,) masses, "J" (n, 3) principal moments of inertia, "g" (3,) gravity.
 """
 

@@ -1,7 +1,9 @@
 """From C++ text to a loaded library, by the machine's compiler, kept in the user's cache folder.
 
 The name of an entry is the digest of all that its content depends on: text, flags, compiler and
-processor. Beside the library lies its own digest; an entry that does not match it is made again.
+processor. Beside the library lies its seal, the digest of its name and content. A library that its
+seal does not match, or that cannot be loaded, is made again: one that was damaged, and one that
+belongs under another name.
 Files appear under their names complete (`os.replace`), so processes may work side by side.
 
 A text is compiled `quick`ly or well. Both libraries give the same bits: no flag lets the compiler
@@ -104,37 +106,54 @@ def kept_library(name: str) -> ctypes.CDLL | None:
     """The library of this name, if it is in the cache and sound."""
     folder = cache_folder("native")
     entry = folder / f"{name}.so" if folder is not None else None
-    if entry is None or not _is_sound(entry, entry.with_suffix(".sum")):
+    if entry is None or not _is_sound(entry):
         return None
-    return ctypes.CDLL(str(entry))
+    try:
+        return ctypes.CDLL(str(entry))
+    except OSError:
+        return None
 
 
 def library(text: str, quick: bool = False) -> ctypes.CDLL:
     """The library of a text, from the cache or from the compiler."""
     path = compiler()
+    name = _digest(text, path, quick)
+    found = kept_library(name)
+    if found is not None:
+        return found
     folder = cache_folder("native")
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="nsdyn-") as here:
-            return ctypes.CDLL(str(_compiled(path, text, Path(here), quick)))
-    entry = folder / f"{_digest(text, path, quick)}.so"
-    seal = entry.with_suffix(".sum")
-    if not _is_sound(entry, seal):
-        with tempfile.TemporaryDirectory(prefix="new-", dir=folder) as here:
-            made = _compiled(path, text, Path(here), quick)
-            note = Path(here) / "sum"
-            note.write_text(_sum(made), "ascii")
-            os.replace(made, entry)
-            os.replace(note, seal)
-    return ctypes.CDLL(str(entry))
+            return _loaded(_compiled(path, text, Path(here), quick))
+    entry = folder / f"{name}.so"
+    with tempfile.TemporaryDirectory(prefix="new-", dir=folder) as here:
+        made = _compiled(path, text, Path(here), quick)
+        note = Path(here) / "seal"
+        note.write_text(_seal(name, made), "ascii")
+        os.replace(made, entry)
+        os.replace(note, _seal_beside(entry))
+    return _loaded(entry)
 
 
-def _sum(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _is_sound(entry: Path, seal: Path) -> bool:
+def _loaded(path: Path) -> ctypes.CDLL:
+    """A library that was just made."""
     try:
-        return _sum(entry) == seal.read_text("ascii")
+        return ctypes.CDLL(str(path))
+    except OSError as reason:  # such as a folder from which nothing may be run
+        raise Unsupported(f"a library that cannot be loaded: {reason}") from reason
+
+
+def _seal(name: str, path: Path) -> str:
+    return hashlib.sha256(name.encode() + b"\0" + path.read_bytes()).hexdigest()
+
+
+def _seal_beside(entry: Path) -> Path:
+    return entry.with_suffix(".sum")
+
+
+def _is_sound(entry: Path) -> bool:
+    try:
+        return _seal(entry.stem, entry) == _seal_beside(entry).read_text("ascii")
     except (OSError, UnicodeDecodeError):
         return False
 

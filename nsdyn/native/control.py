@@ -24,10 +24,9 @@ RARE = 200  # equations of a branch from which on it gets a function of its own
 # Calls
 
 
-@primitive("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call")
-@primitive("custom_vjp_call_jaxpr", "remat", "checkpoint", "remat2", "custom_lin")
+@primitive("jit", "custom_jvp_call", "custom_vjp_call", "remat2")
 def call(lower: Lowering, equation, *args: Value) -> list[Value]:
-    names = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+    names = ("jaxpr", "call_jaxpr")
     inner = next(equation.params[name] for name in names if name in equation.params)
     if hasattr(inner, "consts"):
         if lower.functions.wants(inner.jaxpr):

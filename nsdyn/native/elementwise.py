@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jax.lax import GatherScatterMode
 
-from nsdyn.native.graph import BOOL, FLOAT, INT, Node
+from nsdyn.native.graph import BOOL, FLOAT, INT, SHORT, UNSIGNED, Node
 from nsdyn.native.lowering import FEW, SMALL, Lowering, Value, kind_in, kind_out, primitive
 from nsdyn.native.unsupported import Unsupported
 from nsdyn.native.writer import Memory
@@ -186,14 +186,38 @@ def clamp(lower: Lowering, equation, low: Value, x: Value, high: Value) -> Value
     return entrywise(lower, kind, entry, low, x, high)
 
 
-@primitive("stop_gradient", "copy", "copy_p", "reduce_precision")
+@primitive("stop_gradient", "copy")
 def same(lower: Lowering, equation, x: Value) -> Value:
     return x
 
 
-@primitive("optimization_barrier")
-def barrier(lower: Lowering, equation, *values: Value) -> list[Value]:
+@primitive("reduce_precision")
+def reduce_precision(lower: Lowering, equation, x: Value) -> Value:
+    bits = equation.params["exponent_bits"], equation.params["mantissa_bits"]
+    if bits != (11, 52):
+        raise Unsupported("numbers of a reduced precision")
+    return x
+
+
+@primitive("optimization_barrier", "device_put")
+def all_same(lower: Lowering, equation, *values: Value) -> list[Value]:
     return list(values)
+
+
+@primitive("le_to", "lt_to")
+def in_order(lower: Lowering, equation, x: Value, y: Value) -> Value:
+    """In the order that `jnp.searchsorted` goes by: NaN is last. (It has made all zeros
+    positive.)"""
+    op, make = equation.primitive.name[:2], lower.graph.make
+    is_nan = lambda a: make("ne", BOOL, (a, a))
+
+    def entry(a: Node, b: Node) -> Node:
+        is_last = is_nan(b)
+        if op == "lt":
+            is_last = make("and", BOOL, (is_last, make("not", BOOL, (is_nan(a),))))
+        return make("or", BOOL, (make(op, BOOL, (a, b)), is_last))
+
+    return entrywise(lower, BOOL, entry, x, y)
 
 
 # Movement: on nodes numpy does it; in memory an entry is read from its old place.
@@ -203,7 +227,7 @@ def _reshaped(x: Value, shape) -> Value:
     return x.reshape(shape) if isinstance(x, np.ndarray) else Memory(x.storage, shape)
 
 
-@primitive("reshape", "squeeze", "expand_dims")
+@primitive("reshape", "squeeze")
 def reshape(lower: Lowering, equation, x: Value) -> Value:
     if equation.params.get("dimensions") and equation.primitive.name == "reshape":
         raise Unsupported("reshape with an order of its own")
@@ -600,10 +624,12 @@ def all_known(value: Value) -> bool:
     return isinstance(value, np.ndarray) and all(node.known for node in value.ravel())
 
 
+# What is found outside, if nothing else is said.
+OUTSIDE = {FLOAT: np.nan, BOOL: True, INT: -(2**63), SHORT: -(2**31), UNSIGNED: 2**32 - 1}
+
+
 def _blank(lower: Lowering, kind: str, fill) -> Node:
-    if fill is None:
-        fill = {FLOAT: np.nan, BOOL: True}.get(kind, -(2**63) if kind == INT else -(2**31))
-    return lower.graph.const(fill, kind)
+    return lower.graph.const(OUTSIDE[kind] if fill is None else fill, kind)
 
 
 def _looked_up(lower: Lowering, equation, x: np.ndarray, indices: Value, kind: str):
@@ -623,13 +649,10 @@ def _looked_up(lower: Lowering, equation, x: np.ndarray, indices: Value, kind: s
 COMBINE = {
     "scatter": None,
     "scatter-add": "add",
-    "scatter_add": "add",
+    "scatter-sub": "sub",
     "scatter-max": "max",
-    "scatter_max": "max",
     "scatter-min": "min",
-    "scatter_min": "min",
     "scatter-mul": "mul",
-    "scatter_mul": "mul",
 }
 LOGICAL = {"max": "or", "min": "and", None: None}
 COMBINE_FLAGS = {name: LOGICAL.get(op, op) for name, op in COMBINE.items()}
@@ -642,6 +665,8 @@ def scatter(lower: Lowering, equation, x: Value, indices: Value, updates: Value)
     params = equation.params
     d, kind, of = params["dimension_numbers"], kind_out(equation), kind_in(equation, 1)
     op = (COMBINE_FLAGS if kind == BOOL else COMBINE)[equation.primitive.name]
+    if op is None and params["update_jaxpr"] is not None:
+        raise Unsupported("scatter by a function, as in x.at[i].apply(f)")
     if updates.size > 4 * SMALL:
         raise Unsupported("scatter of a large array")
     batch = [k for k in range(len(updates.shape)) if k not in d.update_window_dims]

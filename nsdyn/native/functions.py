@@ -29,7 +29,7 @@ LARGE = 2000
 LARGE_IN_LONG_STEPS = 400
 MOST = 64  # numbers that one equation counts for at most
 MASK = "mask"
-CALLS = ("jit", "pjit")
+CALLS = ("jit",)
 WORD = re.compile(r"\ba\d+\b")  # the name of an argument
 
 

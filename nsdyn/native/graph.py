@@ -11,11 +11,12 @@ import numpy as np
 
 from nsdyn.native.unsupported import Unsupported
 
-FLOAT, INT, SHORT, BOOL = "f", "i", "w", "b"
+FLOAT, INT, SHORT, UNSIGNED, BOOL = "f", "i", "w", "u", "b"
 DTYPES: dict[str, np.dtype[Any]] = {
     FLOAT: np.dtype("float64"),
     INT: np.dtype("int64"),
     SHORT: np.dtype("int32"),
+    UNSIGNED: np.dtype("uint32"),
     BOOL: np.dtype("bool"),
 }
 KINDS = {dtype.str: kind for kind, dtype in DTYPES.items()}  # numpy composes names each time
@@ -152,8 +153,7 @@ class Graph:
         if op == "convert":
             return self._converted(known[0], kind)
         if op == "div" and kind != FLOAT:
-            a, b = int(known[0]), int(known[1])
-            return self.const(-1 if b == 0 else int(np.trunc(a / b)), kind)
+            return self.const(_quotient(int(known[0]), int(known[1]), kind), kind)
         if op == "rem" and kind != FLOAT:
             a, b = int(known[0]), int(known[1])
             return self.const(a if b == 0 else int(np.fmod(a, b)), kind)
@@ -164,9 +164,16 @@ class Graph:
             return self.const(fold(*known), kind)
 
     def _converted(self, value: Any, kind: str) -> Node | None:
-        if kind in (INT, SHORT) and not np.isfinite(value):
+        if kind in (INT, SHORT, UNSIGNED) and not np.isfinite(value):
             return None
         return self.const(np.asarray(value).astype(DTYPES[kind])[()], kind)
+
+
+def _quotient(a: int, b: int, kind: str) -> int:
+    """Towards zero, without the round-off of a division; by zero it has all bits set."""
+    if b == 0:
+        return int(np.iinfo(np.uint32).max) if kind == UNSIGNED else -1
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
 def _is(node: Node, value) -> bool:

@@ -79,6 +79,7 @@ F i8 to_int(double x)
     return x >= 0x1p63 ? 0x7fffffffffffffffL : x < -0x1p63 ? -0x7fffffffffffffffL - 1 : (i8)x;
 }
 F i8 short_(i8 x) { return (int)x; }
+F i8 word_(i8 x) { return x & 0xffffffffL; }
 F i8 to_short(double x)
 {
     return x != x ? 0 : x >= 0x1p31 ? 0x7fffffffL : x < -0x1p31 ? -0x80000000L : (i8)x;
@@ -186,6 +187,7 @@ F vl finite_(vd x) { return x - x == 0; }
 F vl to_int(vd x) { vl y; for (int l = 0; l < L; l++) y[l] = to_int(x[l]); return y; }
 F vl to_short(vd x) { vl y; for (int l = 0; l < L; l++) y[l] = to_short(x[l]); return y; }
 F vl short_(vl x) { return x << 32 >> 32; }
+F vl word_(vl x) { return x & 0xffffffffL; }
 F vd to_float(vl x) { return __builtin_convertvector(x, vd); }
 F vd square_(vd x) { return x * x; }
 #define EACH1(f) F vd f(vd x) { vd y; for (int l = 0; l < L; l++) y[l] = f(x[l]); return y; }

@@ -21,11 +21,11 @@ import numpy as np
 from nsdyn.native import control, elementwise, reductions
 from nsdyn.native.build import kept_library, library, name_of
 from nsdyn.native.functions import Functions
-from nsdyn.native.graph import BOOL, INT, SHORT, kind_of
+from nsdyn.native.graph import BOOL, FLOAT, INT, SHORT, UNSIGNED, kind_of
 from nsdyn.native.lowering import Lowering, Value
 from nsdyn.native.prelude import prelude
 from nsdyn.native.unsupported import Unsupported
-from nsdyn.native.writer import Memory, Storage
+from nsdyn.native.writer import NARROW, Memory, Storage
 
 TABLES = (control, elementwise, reductions)  # their import fills PRIMITIVES
 AXIS = "lanes"  # the name of the lanes in `jax.lax.pmin` and the like
@@ -33,7 +33,7 @@ AXIS = "lanes"  # the name of the lanes in `jax.lax.pmin` and the like
 # quickly and 18 well.
 LONGEST = 200_000
 LOADED = 16  # entries at most of an argument that is read at once
-RAW = {BOOL: "unsigned char", SHORT: "int", INT: "i8", "f": "double"}
+RAW = {BOOL: "unsigned char", SHORT: "int", UNSIGNED: "unsigned", INT: "i8", FLOAT: "double"}
 
 
 class Interface(NamedTuple):
@@ -86,7 +86,7 @@ def _argument(lower: Lowering, number: int, aval, shared: bool) -> Value:
     size = math.prod(aval.shape)
     name = lower.name("a")
     lower.line(f"const {raw} *const {name} = (const {raw} *)in[{number}];")
-    if shared and size > LOADED and kind != SHORT:
+    if shared and size > LOADED and kind not in NARROW:
         type_ = lower.type(kind, True)
         lower.line(f"const {type_} *const {name}_ = (const {type_} *){name};")
         storage = Storage(f"{name}_", size, kind, True, None, writable=False)

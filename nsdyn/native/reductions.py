@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from nsdyn.native.graph import BOOL, FLOAT, INT, SHORT, Node
+from nsdyn.native.graph import BOOL, DTYPES, FLOAT, INT, SHORT, Node
 from nsdyn.native.lowering import SMALL, Lowering, Value, kind_in, kind_out, primitive
 from nsdyn.native.unsupported import Unsupported
 from nsdyn.native.writer import Memory, Storage
@@ -23,8 +23,8 @@ FULL = 64  # products of two numbers from which on a product of matrices is a lo
 
 def neutral(lower: Lowering, op: str, kind: str) -> Node:
     start = dict(REDUCTIONS.values())[op]
-    if op in ("max", "min") and kind in (INT, SHORT):
-        bounds = np.iinfo(np.int64 if kind == INT else np.int32)
+    if op in ("max", "min") and kind not in (FLOAT, BOOL):
+        bounds = np.iinfo(DTYPES[kind])
         start = bounds.min if op == "max" else bounds.max
     return lower.graph.const(start, kind)
 
@@ -338,14 +338,16 @@ def triangular_solve(lower: Lowering, equation, a: Value, b: Value) -> Value:
 
 @primitive("lu")
 def lu(lower: Lowering, equation, a: Value) -> list[Value]:
-    if a.shape[-1] != a.shape[-2] or len(a.shape) != 2:
-        raise Unsupported("lu of matrices that are not square, or of many")
-    n = a.shape[-1]
+    if a.shape[-1] != a.shape[-2]:
+        raise Unsupported("lu of matrices that are not square")
+    n, count = a.shape[-1], _batches(a)
     matrix = _matrix(lower, a, fresh=True)
-    pivots: Storage = lower.storage(n, SHORT, uniform=False)
-    order: Storage = lower.storage(n, SHORT, uniform=False)
-    lower.line(f"lu_({matrix.storage.name}, {pivots.name}, {order.name}, {n});")
-    return [matrix, Memory(pivots, (n,)), Memory(order, (n,))]
+    pivots: Storage = lower.storage(count * n, SHORT, uniform=False)
+    order: Storage = lower.storage(count * n, SHORT, uniform=False)
+    for k in range(count):
+        names = f"{pivots.name} + {k * n}, {order.name} + {k * n}"
+        lower.line(f"lu_({matrix.storage.name} + {k * n * n}, {names}, {n});")
+    return [matrix, Memory(pivots, a.shape[:-1]), Memory(order, a.shape[:-1])]
 
 
 @primitive("solve_pivoted")

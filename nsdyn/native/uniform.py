@@ -60,7 +60,7 @@ class Uniform:
         if name == "cond" and flags[0]:
             each = [self.results(b.jaxpr, flags[1:]) for b in params["branches"]]
             return [all(x) for x in zip(*each, strict=True)]
-        if name in ("jit", "pjit", "custom_jvp_call", "closed_call"):
+        if name in ("jit", "custom_jvp_call", "custom_vjp_call", "remat2"):
             return self.results(next(inner_jaxprs(equation)), flags)
         return [False] * len(equation.outvars)
 

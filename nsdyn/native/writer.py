@@ -5,15 +5,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from nsdyn.native.graph import BOOL, FLOAT, INT, SHORT, SUMS, Graph, Node
+from nsdyn.native.graph import BOOL, FLOAT, INT, SHORT, SUMS, UNSIGNED, Graph, Node
 from nsdyn.native.prelude import PACK
 from nsdyn.native.unsupported import Unsupported
 
 ON_STACK = 4096  # bytes of an array at most that lives on the stack
 STACK = 1 << 18  # bytes of all of them
 ALIGN = 64
-SCALAR_TYPES = {FLOAT: "double", INT: "i8", SHORT: "i8", BOOL: "bool"}
-VECTOR_TYPES = {FLOAT: "vd", INT: "vl", SHORT: "vl", BOOL: "vl"}
+SCALAR_TYPES = {FLOAT: "double", INT: "i8", SHORT: "i8", UNSIGNED: "i8", BOOL: "bool"}
+VECTOR_TYPES = {FLOAT: "vd", INT: "vl", SHORT: "vl", UNSIGNED: "vl", BOOL: "vl"}
+NARROW = {SHORT: "short_", UNSIGNED: "word_"}  # what keeps the bits of these
 INFIX = {
     "add": "+",
     "sub": "-",
@@ -336,13 +337,15 @@ def operation(node: Node, args: list[str]) -> str:
             text = f"{args[0]} ^ {args[1]}"
             return f"~({text})" if op == "eq" else text
         text = f"{args[0]} {INFIX[op]} {args[1]}"
-        return f"short_({text})" if kind == SHORT else text
+        return _narrow(kind, text)
     if op == "div":
-        return f"{args[0]} / {args[1]}" if kind == FLOAT else f"div_({args[0]}, {args[1]})"
+        if kind == FLOAT:
+            return f"{args[0]} / {args[1]}"
+        return _narrow(kind, f"div_({args[0]}, {args[1]})")
     if op == "neg":
-        return f"short_(-{args[0]})" if kind == SHORT else f"-{args[0]}"
+        return _narrow(kind, f"-{args[0]}")
     if op == "not":
-        return f"!{args[0]}" if kind == BOOL and not lanes else f"~{args[0]}"
+        return f"!{args[0]}" if kind == BOOL and not lanes else _narrow(kind, f"~{args[0]}")
     if op == "select":
         return _selection(node, args)
     if op == "convert":
@@ -350,6 +353,10 @@ def operation(node: Node, args: list[str]) -> str:
     if op in CALLS:
         return f"{CALLS[op]}({', '.join(args)})"
     raise Unsupported(op)
+
+
+def _narrow(kind: str, text: str) -> str:
+    return f"{NARROW[kind]}({text})" if kind in NARROW else text
 
 
 def _selection(node: Node, args: list[str]) -> str:
@@ -371,5 +378,7 @@ def _conversion(of: str, kind: str, lanes: bool, x: str) -> str:
     if kind == FLOAT:
         return f"to_float({x})"
     if of == FLOAT:
+        if kind == UNSIGNED:
+            raise Unsupported("fractions as unsigned integers")
         return f"to_int({x})" if kind == INT else f"to_short({x})"
-    return f"short_({x})" if kind == SHORT else x
+    return _narrow(kind, x)

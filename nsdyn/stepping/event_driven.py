@@ -115,7 +115,7 @@ class EventDriven(AbstractIntegrator):
     """Drives a smooth method: stops at every event, changes the mode there, and continues.
 
     method: the smooth method, such as RK4() or GeneralizedAlpha(index=2).
-    project: whether constraint drift is removed after each step.
+    project: whether the drift of constraints, and of quaternions, is removed after each step.
     max_switches: the largest number of events within one step; beyond it TOO_MANY_SWITCHES.
     """
 
@@ -439,9 +439,12 @@ class EventDriven(AbstractIntegrator):
 
     def _finish(self, model: Model, p: Params) -> Callable[[Point], Point]:
         """What removes the drift of a step."""
-        if self.project and model.drifts:
-            return lambda point: project(model, point, p)
+        if self._removes_drift(model):
+            return lambda point: _restored(model, point, p)
         return lambda point: point
+
+    def _removes_drift(self, model: Model) -> bool:
+        return self.project and (model.drifts or model.system.retract is not None)
 
     def _smooth(self, model: Model, state: State, h: Number, p: Params) -> State:
         # With error control a step is long, and so is its text: it is written once.
@@ -450,7 +453,7 @@ class EventDriven(AbstractIntegrator):
 
     def _renewed(self, model: Model, state: State, p: Params) -> State:
         """The state with its constraints satisfied and the memory of the method rebuilt."""
-        point = project(model, state.point, p) if model.drifts else state.point
+        point = _restored(model, state.point, p)
         point, memory = self.method.init(model, point, p)
         return state.arrived(model, point, memory, p)
 
@@ -469,7 +472,7 @@ class EventDriven(AbstractIntegrator):
     ) -> State:
         """The dense output of the step to `end`, projected onto the constraints."""
         point, lam = between(model, state, end, h, p, theta)
-        point = project(model, point, p) if model.drifts else point
+        point = _restored(model, point, p)
         a = (1 - theta) * state.memory.a + theta * end.memory.a
         values = (point, a, lam, model.guards(point, lam, p))
         return eqx.tree_at(lambda x: (x.point, x.memory.a, x.memory.lam, x.guard), end, values)
@@ -541,14 +544,20 @@ class EventDriven(AbstractIntegrator):
 def _smooth(driver: EventDriven, model: Model, state: State, h: Number, p: Params) -> State:
     """Phi: a step of the method with drift removed and guards evaluated."""
     method = driver.method
-    drifts = driver.project and model.drifts
-    finish = driver._finish(model, p) if drifts else None
+    finish = driver._finish(model, p) if driver._removes_drift(model) else None
     point, memory = method.step(model, state.point, state.memory, h, p, finish)
     end = state.arrived(model, point, memory, p)
     return end if memory.effort is None else end.with_effort(memory.effort, state.point)
 
 
 _smooth_once = traced_once(_smooth)
+
+
+def _restored(model: Model, point: Point, p: Params) -> Point:
+    """The point without the drift of a step: on the configuration manifold, then on the
+    constraints."""
+    point = point.replace(q=model.system.restored(point.q, p))
+    return project(model, point, p) if model.drifts else point
 
 
 def _rates(model: Model, state: State, p: Params) -> Guards:

@@ -89,6 +89,13 @@ def remember_command(folder: Path, command: str) -> None:
         write_json(folder / INDEX, index | {"command": command})
 
 
+def about(folder: str | Path, kind: str, name: str) -> dict[str, Any]:
+    """What a figure or a table says about itself: its study, and the data it shows."""
+    folder = Path(folder)
+    names = read_index(folder / "data")["names"]
+    return {"study": folder.resolve().name, kind: name, "data": names}
+
+
 def _enter(folder: Path, index: dict[str, Any], name: str, key: str, words: dict) -> None:
     """Let a name stand for this key, and drop data that differ only in the code."""
     old = enter(index, name, key, words)

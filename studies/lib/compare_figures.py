@@ -11,7 +11,7 @@ from xarray import Dataset
 
 from nsdyn.errors import ProblemError, unknown
 from nsdyn.studies.compare import LEVELS, Comparison, Run, slug
-from nsdyn.studies.lib import archive, schemes, style
+from nsdyn.studies.lib import archive, style, tables
 from nsdyn.studies.lib.compare_table import MEASURED, against, measured, table
 
 FLOOR = 1e-16  # lower limit of logarithmic axes: round-off
@@ -29,6 +29,9 @@ errors{suffix}: differences from the reference over time, at least {floor:g}. Ve
 of the two has changed its mode.
 residuals{suffix}: residuals of the constraints at the three levels and energy over time.
 """
+CAPTION_OF_LAWS = """\
+laws: the laws side by side, on the same axes: the coordinate that moves most, its velocity, and the energy.
+"""
 
 
 def write(found: Comparison, folder: str | Path) -> list[Path]:
@@ -36,10 +39,9 @@ def write(found: Comparison, folder: str | Path) -> list[Path]:
     captions; returns the files."""
     folder = Path(folder)
     shown = table(found)
-    texts = {"table.txt": f"{shown}\n", "table.md": shown.markdown(), "table.tex": shown.latex()}
     files = [
         archive.replace(folder / "table.csv", lambda path: _write_csv(found, path)),
-        *(schemes.write(folder / name, text) for name, text in texts.items()),
+        *tables.write(folder, shown, kinds=("txt", "md", "tex")),
         *draw(found, folder),
     ]
     few = (
@@ -51,9 +53,12 @@ def write(found: Comparison, folder: str | Path) -> list[Path]:
         problem=found.problem, version=archive.provenance()["versions"]["nsdyn"], notes="\n".join(shown.notes),
         coordinates=few, floor=FLOOR, suffix="_*" if len(_groups(found)) > 1 else "",
     )  # fmt: skip
+    more = CAPTION_OF_LAWS if len(_groups(found)) > 1 else ""
     return [
         *files,
-        archive.replace(folder / "captions.txt", lambda path: path.write_text(words, "utf-8")),
+        archive.replace(
+            folder / "captions.txt", lambda path: path.write_text(words + more, "utf-8")
+        ),
     ]
 
 
@@ -97,16 +102,23 @@ def _dimension(found: Comparison) -> int:
     return max((run.data.q.shape[1] for run in found.runs if run.has_rows), default=0)
 
 
-def figure(found: Comparison, what: str) -> Figure:
-    """One of the figures, of the first law."""
+def figure(found: Comparison, what: str, law: str | None = None) -> Figure:
+    """One of the figures, of a law (the first one) or of all."""
     kinds = {"states": _states, "errors": _errors, "residuals": _residuals}
-    if what not in kinds:
-        raise unknown("figure", what, kinds)
+    if what not in (*kinds, "laws"):
+        raise unknown("figure", what, (*kinds, "laws"))
     groups = _groups(found)
     if not groups:
         raise ProblemError("plot: expected a run with samples, found none: all were refused")
+    if law is not None and law not in found.laws:
+        raise unknown("law", law, found.laws)
     with style.use():
-        return kinds[what](found, groups[0])
+        if what == "laws":
+            return _laws(found)
+        chosen = groups if law is None else [x for x in groups if law in (x.title, *x.labels)]
+        if not chosen:
+            raise ProblemError(f"plot: expected a run with samples, found none with {law}")
+        return kinds[what](found, chosen[0])
 
 
 def draw(found: Comparison, folder: Path) -> list[Path]:
@@ -117,6 +129,8 @@ def draw(found: Comparison, folder: Path) -> list[Path]:
             files += style.save(_residuals(found, group), folder, f"residuals{group.name}")
             if any(against(run, found.references.get(run.law)) for run in group.runs):
                 files += style.save(_errors(found, group), folder, f"errors{group.name}")
+        if len(_groups(found)) > 1:
+            files += style.save(_laws(found), folder, "laws")
     return files
 
 
@@ -166,8 +180,17 @@ def _events(found: Comparison, group: _Group) -> np.ndarray:
 def _finish(fig: Figure, axes: list[Axes], found: Comparison, group: _Group) -> Figure:
     for ax, letter in zip(axes, "abcdefghijkl", strict=False):
         style.panel(ax, letter)
-        style.mark_times(ax, _events(found, group))
-        ax.set(xlabel="time $t$", xlim=found.span)
+        _over_time(ax, found, group)
+    _legend(fig, axes, group.title)
+    return fig
+
+
+def _over_time(ax: Axes, found: Comparison, group: _Group) -> None:
+    style.mark_times(ax, _events(found, group))
+    ax.set(xlabel="time $t$", xlim=found.span)
+
+
+def _legend(fig: Figure, axes: list[Axes], title: str | None) -> None:
     handles, labels = max(
         (ax.get_legend_handles_labels() for ax in axes), key=lambda pair: len(pair[1])
     )
@@ -176,10 +199,42 @@ def _finish(fig: Figure, axes: list[Axes], found: Comparison, group: _Group) -> 
         labels,
         loc="outside upper center",
         ncols=3 if len(labels) > 2 else 2,
-        title=group.title,
+        title=title,
     )
     legend.get_title().set_fontsize(8)
+
+
+def _laws(found: Comparison) -> Figure:
+    """A column for each law: the coordinate that moves most, its velocity, and the energy."""
+    groups = [_of_law(found, law) for law in found.laws]
+    groups = [group for group in groups if group.runs]
+    moves = np.max([np.ptp(group.runs[0].data.q.values, axis=0) for group in groups], axis=0)
+    dimension = groups[0].runs[0].data.v.shape[1]  # quasi-velocities may be fewer
+    k = int(np.argmax(moves[:dimension]))
+    rows = {
+        f"$q_{{{k + 1}}}$": lambda data: _with_jumps(data, "q", k),
+        f"$v_{{{k + 1}}}$": lambda data: _with_jumps(data, "v", k),
+        _energy(groups[0].runs[0]): lambda data: (data.t.values, data.energy.values),
+    }
+    fig, axes = style.figure((len(rows), len(groups)), style.DOUBLE, 1.0 + 1.6 * len(rows))
+    for row, (label, value) in enumerate(rows.items()):
+        line = axes[row * len(groups) : (row + 1) * len(groups)]
+        for ax, group in zip(line, groups, strict=True):
+            _grey(ax, found, group, value)
+            for i, (run, name) in enumerate(zip(group.runs, group.labels, strict=True)):
+                _line(ax, i, name, run, *value(run.data))
+            _over_time(ax, found, group)
+            ax.sharey(line[0])
+            ax.set_title(group.title if row == 0 else "", fontsize=style.points(8))
+        line[0].set_ylabel(label)
+    _legend(fig, axes, None)
     return fig
+
+
+def _of_law(found: Comparison, law: str) -> _Group:
+    """The runs with a law, whatever the number of integrators."""
+    here = [run for run in found.runs if run.law == law and run.has_rows]
+    return _Group("", law, here, [run.integrator for run in here])
 
 
 def _states(found: Comparison, group: _Group) -> Figure:

@@ -3,7 +3,16 @@ the table with notes."""
 
 import numpy as np
 
-from nsdyn.analysis.metrics import LATE, Differences, Jumps, Motion, differences, errors, largest
+from nsdyn.analysis.metrics import (
+    LATE,
+    Differences,
+    Jumps,
+    Motion,
+    differences,
+    energy_ledger,
+    errors,
+    largest,
+)
 from nsdyn.status import MESSAGES, Status
 from nsdyn.studies.compare import LEVELS, Comparison, Run
 from nsdyn.studies.lib.tables import Table
@@ -16,7 +25,7 @@ ERRORS = (
 MEASURED = (
     *ERRORS,
     *(f"residual_{level}" for level in LEVELS),
-    *("events", *COUNTED),
+    *("energy_drift", "energy_lost", "events", *COUNTED),
 )
 CACHED = (
     " *: loaded from the cache of compiled programs (JAX_ENABLE_COMPILATION_CACHE=false compiles)."
@@ -28,6 +37,7 @@ NUMBERS = {
     "error_t_event": "error\nt event",
     "error_Lam": "error\nLam",
     "error_energy": "error\nenergy",
+    "energy_drift": "drift of\nenergy",
     "rows_left_out": "rows\nleft out",
     "residual_position": "residual\nposition",
     "residual_velocity": "residual\nvelocity",
@@ -75,8 +85,18 @@ def measured(run: Run, reference: Run | None) -> dict[str, float]:
             name: largest(run.data[name].values)
             for name in (f"residual_{level}" for level in LEVELS)
         }
+        found |= _energy(motion(run))
     found |= {name: float(run.data[name]) for name in COUNTED}
     return found | {"events": run.data.sizes["event"] if "event_t" in run.data else 0}
+
+
+def _energy(run: Motion) -> dict[str, float]:
+    """What jumps took, and what else happened to the energy, relative to the largest kinetic
+    energy."""
+    scale = max(largest(run.kinetic), 1e-300)
+    ledger = energy_ledger(run)
+    lost = float(np.sum(ledger.lost))
+    return {"energy_drift": abs(ledger.drift) / scale, "energy_lost": lost / scale}
 
 
 # The table
@@ -124,6 +144,7 @@ def _words(run: Run) -> str:
 def _notes(found: Comparison) -> list[str]:
     """Explanations of the numbers."""
     notes = [_reference(found)]
+    notes += [f"Reference for {law}: {text}." for law, text in found.closed_forms.items()]
     for law, run in found.references.items():
         if run.refused:
             notes.append(f"There is no reference for {law}: {run.reason}.")
@@ -135,6 +156,8 @@ def _notes(found: Comparison) -> list[str]:
         *notes,
         "residual: largest |g|, |G v + g_t| and |G v' + gamma| over all samples, of the constraints "
         "of the current mode; v' = M^-1 (f - G^T lam) with the reported lam.",
+        "drift of energy: its change besides the losses at events, relative to the largest kinetic "
+        "energy; where forces without a potential act, their work is part of it.",
         "compile: tracing and compiling, once; run: the shortest of several runs, without "
         "compilation." + (CACHED if cached else ""),
     ]
@@ -144,9 +167,15 @@ def _reference(found: Comparison) -> str:
     if not found.references:
         return "error: there is no reference."
     integrator = next(iter(found.references.values())).integrator
+    exact = set(found.references) <= set(found.closed_forms)
+    kind = (
+        "q and v are those of a closed form"
+        if exact
+        else "it is a finer run, not the exact solution"
+    )
     return (
         f"error: largest difference over all samples from the reference {integrator} with step "
-        f"{found.reference_step:g} and the same law; it is a finer run, not the exact solution. "
+        f"{found.reference_step:g} and the same law; {kind}. "
         "Energy relative to the largest kinetic energy of the reference. Samples at which only one "
         f"of the two has changed its mode, if at most {LATE} per event, are left out of v and "
         "energy, and counted. graph v: distance of the graphs of v with jumps filled in, relative "

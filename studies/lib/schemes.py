@@ -66,18 +66,6 @@ def plain(name: str) -> str:
     return SCHEMES[name].label.replace(r"G-$\alpha$", "G-alpha")
 
 
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """Aligned columns, the first left, the others right."""
-    widths = [max(len(row[k]) for row in [head, *rows]) for k in range(len(head))]
-    line = lambda row: "  ".join(
-        cell.ljust(width) if k == 0 else cell.rjust(width)
-        for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-    )
-    return (
-        "\n".join([line(head), "  ".join("-" * width for width in widths), *map(line, rows)]) + "\n"
-    )
-
-
 def write(path: Path, content: str) -> Path:
     """Write a text file atomically."""
     return archive.replace(path, lambda part: part.write_text(content, "utf-8"))

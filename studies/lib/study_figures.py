@@ -1,5 +1,5 @@
 """The figures and files of a study: error against run time (work-precision) and against the step
-(convergence)."""
+(convergence), and the share of problems solved against the cost (performance profile)."""
 
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,16 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from nsdyn.errors import unknown
 from nsdyn.studies.compare import slug
-from nsdyn.studies.lib import archive, schemes, study_summary, study_tables, style
+from nsdyn.studies.lib import archive, schemes, study_summary, study_tables, style, tables
+from nsdyn.studies.lib.study_file import KINDS, MANY, PROFILE
 from nsdyn.studies.lib.study_result import MISSING, StudyResult
 
 FLOOR = 1e-16  # errors end at round-off
 LEAST = 4.0  # the axis of run times reaches at least from 1/LEAST to LEAST times its middle
 MOST_ROWS = 4  # problems in one figure
+MOST_FACTOR = 1e6  # a profile ends there: whoever solves more at a larger cost is of no use
 LABELS = {
     "run_s": "CPU time of a run [s]",
     "step": "step $h$",
@@ -37,6 +40,11 @@ CAPTIONS = """\
 {figures}: errors are the worst of {phases} phases (places of the grid relative to the events), at least {floor:g}; one mark for
 each step. An open mark: some phases did not reach the end. Run times are CPU seconds of one run in a batch, without compilation.
 """
+CAPTION_OF_PROFILE = """
+profile: the share of all cases (problem, law and step) in which an integrator has an error, or a run time, of at most so many times that
+of the best one (E. D. Dolan, J. J. More, Math. Program. 91, 2002). On the left: how often it is the best; on the right: how often it
+reaches the end in all phases.
+"""
 
 
 def write(result: StudyResult, folder: Path) -> list[Path]:
@@ -44,18 +52,15 @@ def write(result: StudyResult, folder: Path) -> list[Path]:
     captions; returns the files."""
     table = result.table
     texts = {
-        "table.txt": f"{table}\n",
-        "table.md": table.markdown(),
-        "table.tex": table.latex(),
         "pairs.csv": study_tables.pairs(table),
         "runs.csv": result.to_csv(),
+        "ledger.csv": result.ledger_csv(),
         "captions.txt": _captions(result),
     }
-    if len(result.plan.problems) >= study_summary.LEAST:
-        over = study_summary.summary(result)
-        texts |= {"summary.txt": f"{over}\n", "summary.md": over.markdown()}
-        texts |= {"summary.tex": over.latex(), "summary.csv": over.csv()}
-    files = [schemes.write(folder / name, text) for name, text in texts.items()]
+    files = tables.write(folder, table, kinds=("txt", "md", "tex"))
+    if len(result.plan.problems) >= MANY:
+        files += tables.write(folder, study_summary.summary(result), study_tables.SUMMARY)
+    files += [schemes.write(folder / name, text) for name, text in texts.items()]
     encode = {name: {"dtype": "S1"} for name in ("problem", "integrator", "law")}
     files.append(
         archive.replace(
@@ -65,17 +70,22 @@ def write(result: StudyResult, folder: Path) -> list[Path]:
     )
     with style.use():
         for name in result.plan.figures:
+            if name in PROFILE:
+                files += style.save(_profile(result), folder, name) if result.ok.any() else []
+                continue
             for law in result.plan.laws:
                 files += _saved(result, folder, name, law)
     return files
 
 
 def _captions(result: StudyResult) -> str:
-    return CAPTIONS.format(
+    figures = result.plan.figures
+    text = CAPTIONS.format(
         title=result.plan.title, version=archive.provenance()["versions"]["nsdyn"],
-        notes="\n".join(result.table.notes), figures=", ".join(result.plan.figures),
+        notes="\n".join(result.table.notes), figures=", ".join(x for x in figures if x not in PROFILE),
         phases=result.plan.phases, floor=FLOOR,
     )  # fmt: skip
+    return text + CAPTION_OF_PROFILE if set(PROFILE) & set(figures) else text
 
 
 def _saved(result: StudyResult, folder: Path, name: str, law: str) -> list[Path]:
@@ -101,12 +111,49 @@ def _has_data(result: StudyResult, law: str, problems: list[str]) -> bool:
 
 def figure(result: StudyResult, name: str, law: str) -> Figure:
     """A figure of all problems."""
+    if name not in KINDS:
+        raise unknown("figure", name, KINDS)
+    if law not in result.plan.laws:
+        raise unknown("law", law, result.plan.laws)
     with style.use():
+        if name in PROFILE:
+            return _profile(result)
         return _figure(result, name, law, list(result.plan.problems))
 
 
+def _profile(result: StudyResult) -> Figure:
+    """Performance profiles, a panel for each cost."""
+    columns = list(_drawn(result, "profile")["y"])
+    columns = [x for x in columns if np.isfinite(result.data[x].values).any()] or columns[:1]
+    width = style.COLUMN if len(columns) == 1 else style.DOUBLE
+    fig, axes = style.figure((1, len(columns)), width, 2.9)
+    for letter, ax, name in zip("abcdefghijklmnopqrstuvwxyz", axes, columns, strict=False):
+        found = result.profile(name)
+        end = min(max(10.0, 2 * float(found.tau[-1])), MOST_FACTOR)
+        for j, (integrator, share) in enumerate(
+            zip(result.plan.integrators, found.share, strict=True)
+        ):
+            look = _look(j) | {"marker": "", "zorder": 2 - 0.01 * j}
+            tau, height = np.append(found.tau, np.inf), np.append(share, share[-1])
+            ax.step(np.minimum(tau, end), height, where="post", label=integrator, **look)
+        what = LABELS.get(name, name).partition(" [")[0]
+        ax.set(
+            xscale="log", xlim=(1.0, end), ylim=(-0.02, 1.02), xlabel=f"{what} / that of the best"
+        )
+        style.panel(ax, letter)
+    axes[0].set_ylabel("share of cases")
+    handles, labels = axes[0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside upper center", ncols=4 if len(columns) > 1 else 2)
+    return fig
+
+
+def _drawn(result: StudyResult, name: str) -> dict[str, Any]:
+    """What a figure shows: as the study says, or else as usual."""
+    return result.plan.figures.get(name, KINDS[name])
+
+
 def _figure(result: StudyResult, name: str, law: str, problems: list[str]) -> Figure:
-    chosen = result.plan.figures[name]
+    chosen = _drawn(result, name)
     x, columns = chosen["x"], list(chosen["y"])
     width = style.COLUMN if len(columns) == 1 else style.DOUBLE
     fig, axes = style.figure((len(problems), len(columns)), width, 0.7 + 2.1 * len(problems))

@@ -36,7 +36,7 @@ import dataclasses
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,32 +52,55 @@ from nsdyn.studies.lib import written
 RESIDUALS = ("residual_position", "residual_velocity", "residual_acceleration")
 METRICS = (
     *("error_q", "error_v", "error_lam", "error_Lam", "error_t_event", "graph_v", "error_energy"),
-    *("error_end", *RESIDUALS, "energy_drift", "events", "events_too_many", "rows_left_out"),
+    *("error_end", *RESIDUALS, "energy_drift", "energy_lost", "error_lost"),
+    *("events", "events_too_many", "rows_left_out"),
     *("newton", "newton_worst", "run_s"),
 )
 GROUPS = {
     "residuals": RESIDUALS,
-    "energy": ("error_energy", "energy_drift"),
+    "energy": ("error_energy", "energy_drift", "energy_lost", "error_lost"),
     "error_t_switch": ("error_t_event",),
 }
-SHOWN = ("error_q", "error_v", "graph_v", "error_t_event", "error_Lam", *RESIDUALS, "run_s")
+SHOWN = (
+    *("error_q", "error_v", "graph_v", "error_t_event", "error_Lam", *RESIDUALS),
+    *("energy_drift", "newton", "run_s"),
+)
 KEYS = {
-    "": ("title", "seed", "patience", "since", "metrics", "problems", "integrators", "laws", "steps",
+    "": ("title", "patience", "since", "metrics", "problems", "integrators", "laws", "steps",
          "reference", "figures"),
     "steps": ("first", "halvings", "values", "of_span", "phases", "samples"),
     "reference": ("prefer",),
     "problem": ("use", "set", "t_end"),
     "finer": ("use", "refine"),
     "figure": ("x", "y"),
+    "profile": ("y",),
 }  # fmt: skip
 FIGURES = {
     "work_precision": {"x": "run_s", "y": ("error_q", "error_v")},
     "convergence": {"x": "step", "y": ("error_q", "error_v", "graph_v")},
 }
+PROFILE = {"profile": {"x": "factor", "y": ("error_q", "error_v", "run_s")}}
+KINDS = FIGURES | PROFILE
+MANY = 3  # problems from which on there is a summary, and a profile
 KNOWN = ("closed_form", "stored")  # references that problems bring
 SAMPLES = 100
 ROUNDING = 1e-9  # of a step that is said to be the time span
 REFINE = 8
+
+
+def figures_of(problems: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What is drawn unless a study says so itself."""
+    return KINDS if len(problems) >= MANY else FIGURES
+
+
+def metrics_of(names: Iterable[str]) -> tuple[str, ...]:
+    """These metrics, once each, with those of groups in their places."""
+    found: list[str] = []
+    for name in names:
+        if name not in METRICS and name not in GROUPS:
+            raise unknown("metric", name, (*METRICS, *GROUPS))
+        found += GROUPS.get(name, (name,))
+    return tuple(dict.fromkeys(found))
 
 
 class Finer(NamedTuple):
@@ -308,26 +331,22 @@ class _Reader:
             names = [names]
         if not isinstance(names, list) or not names or not all(isinstance(x, str) for x in names):
             raise self._error(path, "a list of names, at least one", names)
-        found: list[str] = []
-        for name in names:
-            if name not in METRICS and name not in GROUPS:
-                raise self._said(path, str(unknown("metric", name, (*METRICS, *GROUPS))))
-            found += GROUPS.get(name, (name,))
-        return tuple(dict.fromkeys(found))
+        with self._faults(path):
+            return metrics_of(names)
 
     def _figures(self) -> dict[str, dict[str, Any]]:
         if "figures" not in self.content:
-            return FIGURES
+            return figures_of(self._table("problems"))
         found = {}
         for name, table in self._table("figures").items():
             path = ("figures", name)
-            if name not in FIGURES:
-                raise self._said(path, str(unknown("figure", name, FIGURES)))
-            self._check_keys(path, table, KEYS["figure"])
-            x = table.get("x", FIGURES[name]["x"])
-            if x not in ("step", *METRICS):
+            if name not in KINDS:
+                raise self._said(path, str(unknown("figure", name, KINDS)))
+            self._check_keys(path, table, KEYS["profile" if name in PROFILE else "figure"])
+            x = table.get("x", KINDS[name]["x"])
+            if "x" in table and x not in ("step", *METRICS):
                 raise self._said((*path, "x"), str(unknown("metric", str(x), ("step", *METRICS))))
-            y = self._metrics((*path, "y")) if "y" in table else FIGURES[name]["y"]
+            y = self._metrics((*path, "y")) if "y" in table else KINDS[name]["y"]
             found[name] = {"x": x, "y": y}
         return found
 

@@ -13,8 +13,9 @@ import numpy as np
 from xarray import Dataset
 
 from nsdyn._repr import format_object
-from nsdyn.laws.base import as_status
-from nsdyn.reference import ExactMotion, Reference
+from nsdyn.laws.base import AbstractLaw, as_status
+from nsdyn.problem import Problem
+from nsdyn.reference import ClosedForm, ExactMotion, Reference
 from nsdyn.status import Status
 from nsdyn.studies.lib import study_cells, written
 from nsdyn.studies.lib.study_cells import Pair
@@ -44,39 +45,47 @@ def made(plan: Plan, pair: Pair, finer: Dataset | None, why: str) -> tuple[Datas
     if finer is None:
         text = f"none; it was given up: {why}" if why else NOT_COMPUTED
         return None, Origin("", np.nan, np.nan, text)
-    exact = _exact(plan, pair, finer)
+    text = _finer_text(plan, pair, finer)
+    form, problem = plan.closed_forms.get(pair.problem), plan.problems[pair.problem]
+    exact = closed(form, problem, plan.laws[pair.law], finer)
     if exact is None:
-        known = float(finer.uncertain_q), float(finer.uncertain_v)
-        return finer, Origin(FINER_RUN, *known, _finer_text(plan, pair, finer))
+        return finer, Origin(FINER_RUN, float(finer.uncertain_q), float(finer.uncertain_v), text)
+    text = f"{exact.text}. Multipliers and events: {text}. {exact.distance}"
+    return exact.data, Origin(CLOSED_FORM, exact.error_q, exact.error_v, text)
+
+
+class Closed(NamedTuple):
+    """A finer run with q and v of a closed form, the errors of these, where they come from, and how
+    far the finer run is away."""
+
+    data: Dataset
+    error_q: float
+    error_v: float
+    text: str
+    distance: str
+
+
+def closed(
+    form: ClosedForm | None, problem: Problem, law: AbstractLaw, finer: Dataset
+) -> Closed | None:
+    """A closed form in the place of a finer run, which has t, q, v and event_t; None if there is no
+    closed form, or not for this law."""
+    exact = None if form is None else form.at(finer.t.values, problem, law)
+    if form is None or exact is None:
+        return None
     rows = ~_at_events(finer)
-    text = _closed_text(plan, pair, finer, exact, rows)
     errors = _most(exact.error_q[rows]), _most(exact.error_v[rows])
-    return _replaced(finer, exact, rows), Origin(CLOSED_FORM, *errors, text)
-
-
-def _closed_text(
-    plan: Plan, pair: Pair, finer: Dataset, exact: ExactMotion, rows: np.ndarray
-) -> str:
-    form = plan.closed_forms[pair.problem]
-    assert form is not None
     far = [_most(np.abs(finer[name].values - getattr(exact, name))[rows]) for name in "qv"]
-    return (
-        f"closed form, {form.source}; round-off changes q by {_most(exact.error_q[rows]):.1e}, v by "
-        f"{_most(exact.error_v[rows]):.1e}. Multipliers and events: "
-        f"{_finer_text(plan, pair, finer)}. It is within {far[0]:.1e} of the closed form in q, "
-        f"{far[1]:.1e} in v"
+    return Closed(
+        _replaced(finer, exact, rows),
+        *errors,
+        f"closed form, {form.source}; round-off changes q by {errors[0]:.1e}, v by {errors[1]:.1e}",
+        f"The finer run is within {far[0]:.1e} of the closed form in q, {far[1]:.1e} in v",
     )
 
 
 def _most(values: np.ndarray) -> float:
     return float(np.max(values, initial=0.0))
-
-
-def _exact(plan: Plan, pair: Pair, finer: Dataset) -> ExactMotion | None:
-    form = plan.closed_forms.get(pair.problem)
-    if form is None:
-        return None
-    return form.at(finer.t.values, plan.problems[pair.problem], plan.laws[pair.law])
 
 
 def _at_events(finer: Dataset) -> np.ndarray:

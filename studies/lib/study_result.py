@@ -1,8 +1,8 @@
 """What a study found: all numbers as one dataset over (problem, integrator, law, step, phase), and
 tables of them.
 
-In the tables an error is the worst over the phases, with the smallest step; an order is a fit over
-all steps. Errors are those of `nsdyn.analysis.metrics`, against a closed form or a finer run
+In the tables an error is the worst over the phases, with the smallest step, and beside it the
+median; an order is a fit of the worst over all steps. Errors are those of `nsdyn.analysis.metrics`, against a closed form or a finer run
 (`study_references`); error_end is that of the end state against a stored reference of the problem
 (`nsdyn.Reference`).
 """
@@ -29,6 +29,9 @@ from nsdyn.studies.lib.tables import Table
 DIMENSIONS = ("problem", "integrator", "law", "step", "phase")
 MISSING = -1  # the status of what was refused or not computed
 ORDERED = ("error_q", "error_v", "error_lam", "error_Lam", "error_t_event", "graph_v", "error_end")
+ERRORS = (*ORDERED, "error_energy", "error_lost")
+FLOOR = 1e-14  # an error below is round-off, and as good as any other
+LEDGER = ("event", "t", "kinetic_before", "kinetic_after", "lost")
 HEADS = {
     "error_t_event": "error\nt event",
     "error_energy": "error\nenergy",
@@ -52,6 +55,8 @@ class StudyResult:
     refused: why pairs cannot run.
     given_up: why pairs ended with an error or took too long.
     references: where the reference of each (problem, law) comes from, with its estimated errors.
+    ledger: the energy that every jump took, a row for each: the names and the step of its run, its
+        phase, and LEDGER.
     """
 
     plan: Plan
@@ -59,6 +64,7 @@ class StudyResult:
     refused: dict[Pair, str]
     references: dict[tuple[str, str], Origin]
     given_up: dict[Pair, str] = field(default_factory=dict)
+    ledger: list[tuple] = field(default_factory=list)
 
     def __str__(self) -> str:
         return str(self.table)
@@ -82,6 +88,10 @@ class StudyResult:
         """The worst over the phases, shape (problem, integrator, law, step)."""
         return metrics.over_phases(self.data[metric].values, self.ok).worst
 
+    def median(self, metric: str) -> np.ndarray:
+        """The median over the phases that reached the end, of the same shape."""
+        return metrics.over_phases(self.data[metric].values, self.ok).median
+
     def failed(self) -> np.ndarray:
         """The share of phases that did not reach the end, of the same shape."""
         return np.mean(~self.ok, axis=-1)
@@ -92,10 +102,17 @@ class StudyResult:
         return metrics.observed_order(self.data.h.values[place[0]], self.worst(metric)[place])
 
     def profile(self, metric: str) -> metrics.Profile:
-        """The performance profile over all problems, laws and steps: one row of shares for each
-        integrator."""
-        values = np.moveaxis(self.worst(metric), 1, -1)
-        return metrics.performance_profile(values.reshape(-1, values.shape[-1]))
+        """The performance profile over all problems, laws and steps that any integrator has run: one
+        row of shares for each integrator. Errors of round-off are equally good."""
+        values = np.moveaxis(np.maximum(self.worst(metric), FLOOR), 1, -1)
+        was_run = np.any(self.data.status.values != MISSING, axis=(1, -1))
+        return metrics.performance_profile(values[was_run])
+
+    def ledger_csv(self) -> str:
+        """The energy of every jump in a line."""
+        return Table(
+            "", ("problem", "integrator", "law", "h", "phase", *LEDGER), self.ledger, []
+        ).csv()
 
     def to_latex(self) -> str:
         return self.table.latex()
@@ -115,7 +132,8 @@ class StudyResult:
         return study_figures.write(self, Path(folder))
 
     def plot(self, name: str = "work_precision", law: str | None = None) -> Any:
-        """The figure "work_precision" or "convergence" of a law, a matplotlib Figure."""
+        """The figure "work_precision" or "convergence" of a law, or the "profile" over all problems
+        and laws, a matplotlib Figure."""
         from nsdyn.studies.lib import study_figures
 
         return study_figures.figure(self, name, law or next(iter(self.plan.laws)))
@@ -163,6 +181,7 @@ def _collected(
     status = np.full(shape, MISSING)
     references: dict[tuple[str, str], Origin] = {}
     wanted: dict[tuple[str, str], Dataset | None] = {}
+    ledger: list[tuple] = []
     for pair, data in cells:
         named = pair.problem, pair.law
         if not pair.integrator:
@@ -176,8 +195,22 @@ def _collected(
                 status[place] = read[0].status.values
                 for name, values in _measured(plan, pair, *read, wanted[named]).items():
                     found[name][place] = values
+                ledger += _ledger(plan, pair, k, read[0])
     numbers = _dataset(plan, found, status, references)
-    return StudyResult(plan, numbers, refused, references, given_up)
+    return StudyResult(plan, numbers, refused, references, given_up, ledger)
+
+
+def _ledger(plan: Plan, pair: Pair, k: int, data: Dataset) -> list[tuple]:
+    """Rows of the jumps of a cell."""
+    h = study_cells.grid(plan, plan.problems[pair.problem], k).step
+    phi = study_cells.phases(plan)
+    rows = []
+    for j, count in enumerate(data.event_count.values):
+        jumps = _jumps(data.isel(phase=j), int(count))
+        place = (*pair, f"{h:.9g}", 0 if phi is None else f"{phi[j]:.9g}")
+        numbers = zip(jumps.t, jumps.kinetic_before, jumps.kinetic_after, jumps.lost, strict=True)
+        rows += [(*place, i, *(f"{x:.9g}" for x in each)) for i, each in enumerate(numbers)]
+    return rows
 
 
 def _place(plan: Plan, pair: Pair) -> tuple[int, int, int]:
@@ -237,15 +270,16 @@ def _of_run(
     count = len(good) if good.all() else int(np.argmin(good))
     run = _motion(one, int(one.event_count)).until(count)
     ok = int(one.status) == Status.OK
-    names = ("error_q", "error_v", "error_lam", "error_energy", "error_Lam", "error_t_event")
-    found = dict.fromkeys((*names, "graph_v", "events_too_many", "rows_left_out"), np.nan)
+    found = dict.fromkeys((*ERRORS, "events_too_many", "rows_left_out"), np.nan)
     if wanted is not None and count:
-        found = _errors(run, _at(wanted, run.t), since)
+        found |= _errors(run, _at(wanted, run.t), since)
+        found["error_lost"] /= max(metrics.largest(wanted.kinetic.values), 1e-300)
     for name in RESIDUALS:
         found[name] = metrics.largest(one[name].values[:count]) if count else np.nan
     scale = max(metrics.largest(run.kinetic), 1e-300) if count else np.nan
-    found["energy_drift"] = abs(metrics.energy_ledger(run).drift) / scale if ok else np.nan
-    found["error_end"] = np.nan
+    ledger = metrics.energy_ledger(run)
+    found["energy_drift"] = abs(ledger.drift) / scale if ok else np.nan
+    found["energy_lost"] = float(np.sum(ledger.lost)) / scale
     if stored is not None and ok:
         found["error_end"] = stored.error(run.q[-1], run.v[-1])
     return found
@@ -264,12 +298,18 @@ def _errors(run: Motion, reference: Motion, since: float) -> dict[str, float]:
 
 def _motion(data: Dataset, events: int) -> Motion:
     """A run, or the reference, as metrics take it; variables that were empty are empty again."""
-    rows, n = data.sizes["row"], data.sizes["velocity"]
-    empty = {"lam": (rows, 0), "event_Lam": (events, 0)}
-    empty |= {"event_v_before": (events, n), "event_v_after": (events, n)}
-    value = lambda name: data[name].values if name in data else np.zeros(empty.get(name, (events,)))
-    jumps = Jumps(*(value(f"event_{name}")[:events] for name in Jumps._fields))
-    return Motion(**{name: value(name) for name in Motion._fields[:-1]}, jumps=jumps)
+    rows = data.sizes["row"]
+    value = lambda name: data[name].values if name in data else np.zeros((rows, 0))
+    samples = {name: value(name) for name in Motion._fields[:-1]}
+    return Motion(**samples, jumps=_jumps(data, events))
+
+
+def _jumps(data: Dataset, events: int) -> Jumps:
+    n = data.sizes["velocity"]
+    empty = {"Lam": (events, 0), "v_before": (events, n), "v_after": (events, n)}
+    none = lambda name: np.zeros(empty.get(name, (events,)))
+    value = lambda name: data[f"event_{name}"].values if f"event_{name}" in data else none(name)
+    return Jumps(*(value(name)[:events] for name in Jumps._fields))
 
 
 def _at(wanted: Dataset, t: np.ndarray) -> Motion:
@@ -286,18 +326,19 @@ def _table(result: StudyResult) -> Table:
     plan = result.plan
     reasons: list[str] = []
     many = [len(plan.problems) > 1, len(plan.laws) > 1]
-    worst = {name: result.worst(name) for name in plan.metrics}
+    over = {name: (result.worst(name), result.median(name)) for name in plan.metrics}
     rows = []
     for problem in plan.problems:
         for law in plan.laws:
             for integrator in plan.integrators:
                 names = [x for x, shown in zip((problem, law), many, strict=True) if shown]
                 pair = Pair(problem, integrator, law)
-                rows.append((*names, integrator, *_cells(result, pair, worst, reasons)))
+                rows.append((*names, integrator, *_cells(result, pair, over, reasons)))
     head = [x for x, shown in zip(("problem", "law"), many, strict=True) if shown]
     columns = []
     for name in plan.metrics:
         columns += [HEADS.get(name, name.replace("_", "\n", 1))]
+        columns += ["median"] if name in ERRORS and plan.phases > 1 else []
         columns += ["order"] if name in ORDERED and len(plan.steps) > 1 else []
     notes = [*_notes(result), *(f"({i}) {reason}" for i, reason in enumerate(reasons, 1))]
     columns += ["reference", *(f"reference\nerror {name[-1]}" for name in _of_reference(plan))]
@@ -306,16 +347,23 @@ def _table(result: StudyResult) -> Table:
 
 
 def _cells(
-    result: StudyResult, pair: Pair, worst: dict[str, np.ndarray], reasons: list[str]
+    result: StudyResult,
+    pair: Pair,
+    over: dict[str, tuple[np.ndarray, np.ndarray]],
+    reasons: list[str],
 ) -> list[str]:
+    """A row of numbers; `over`: the worst and the median of each metric."""
     plan = result.plan
     place = _place(plan, pair)
     h = result.data.h.values[place[0]]
     found = []
     for name in plan.metrics:
-        found.append(_number(name, worst[name][place][-1]))
+        worst, median = (values[place] for values in over[name])
+        found.append(_number(name, worst[-1]))
+        if name in ERRORS and plan.phases > 1:
+            found.append(_number(name, median[-1]))
         if name in ORDERED and len(plan.steps) > 1:
-            found.append(str(metrics.observed_order(h, worst[name][place])))
+            found.append(str(metrics.observed_order(h, worst)))
     origin = result.references.get((pair.problem, pair.law))
     found.append("-" if origin is None or not origin.kind else origin.kind)
     for name in _of_reference(plan):
@@ -359,7 +407,10 @@ def _number(name: str, x: float) -> str:
 
 def _notes(result: StudyResult) -> list[str]:
     plan = result.plan
-    phases = f"the worst of {plan.phases} phases" if plan.phases > 1 else "of one run each"
+    several = (
+        f"the worst of {plan.phases} phases, beside them medians of those that reached the end"
+    )
+    phases = several if plan.phases > 1 else "of one run each"
     h = ", ".join(f"{x:.3g}" for x in dict.fromkeys(result.data.h.values[:, -1]))
     notes = [
         f"Numbers are {phases}, with the smallest step, h = {h}; orders are fits over "

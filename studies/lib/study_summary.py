@@ -12,11 +12,9 @@ import numpy as np
 
 from nsdyn.status import Status
 from nsdyn.studies.lib.study_cells import NOT_ASKED
-from nsdyn.studies.lib.study_result import MISSING, StudyResult
+from nsdyn.studies.lib.study_result import FLOOR, MISSING, StudyResult
 from nsdyn.studies.lib.tables import Table
 
-LEAST = 3  # problems from which on there is a summary
-FLOOR = 1e-14  # an error below is round-off, and as good as any other
 RATIOS = {"error_q": "median ratio\nof errors of q", "error_v": "median ratio\nof errors of v"}
 MEDIANS = {
     "residual_position": "median residual\nposition",

@@ -56,9 +56,14 @@ def pairs(table: Table) -> str:
 
 
 def _heads(table: Table) -> list[str]:
-    """The heads in one line each; an order says of what."""
-    flat = [x.replace("\n", " ") for x in table.head]
-    return [f"order of {flat[k - 1]}" if x == "order" else x for k, x in enumerate(flat)]
+    """The heads in one line each; an order and a median say of what."""
+    found: list[str] = []
+    of = ""
+    for head in (x.replace("\n", " ") for x in table.head):
+        is_told = head in ("order", "median")
+        of = of if is_told else head
+        found.append(f"{head} of {of}" if is_told else head)
+    return found
 
 
 def _notes(table: Table) -> list[str]:

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from nsdyn.errors import ProblemError
-from nsdyn.studies.lib.archive import read_index, replace
+from nsdyn.studies.lib.archive import about, replace
 
 COLUMN = 3.5  # inches
 DOUBLE = 7.2
@@ -188,9 +188,7 @@ def jumping_line(ax: Axes, t: ArrayLike, y: ArrayLike, **options: Any) -> None:
 def save(fig: Figure, folder: str | Path, name: str) -> list[Path]:
     """Save the figure in the formats of the look; the same data give the same bytes."""
     folder = Path(folder)
-    about = {"study": folder.resolve().name, "figure": name}
-    about |= {"data": read_index(folder / "data")["names"]}
-    text = json.dumps(about, ensure_ascii=True)
+    text = json.dumps(about(folder, "figure", name), ensure_ascii=True)
     files = []
     for kind in _look.get(PLAIN).formats:
         told = {ABOUT[kind]: text, CLOCK[kind]: None}

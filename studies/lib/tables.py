@@ -1,8 +1,19 @@
-"""Tables as text, Markdown, LaTeX (booktabs) and comma-separated values."""
+"""Tables as text, Markdown, LaTeX (booktabs) and comma-separated values.
+
+Those in Markdown and LaTeX carry in a comment which table of which study they are (`nsdyn info`).
+"""
 
 import csv
 import io
+import json
+from collections.abc import Collection
+from pathlib import Path
 from typing import NamedTuple
+
+from nsdyn.studies.lib import archive
+
+KINDS = ("txt", "md", "tex", "csv")
+COMMENTS = {"md": "\n<!-- nsdyn: {} -->\n", "tex": "% nsdyn: {}\n"}
 
 SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
@@ -25,13 +36,15 @@ class Table(NamedTuple):
     def __str__(self) -> str:
         heads = [x.split("\n") for x in self.head]
         depth = max(map(len, heads))
-        above = [[""] * (depth - len(x)) + x for x in heads]
-        lines = [*zip(*above, strict=True), *self.rows]
+        filled = [[""] * (depth - len(x)) + x for x in heads]
+        lines = [*zip(*filled, strict=True), *self.rows]
         widths = [max(len(line[k]) for line in lines) for k in range(len(self.head))]
         fit = lambda k, x: x.ljust(widths[k]) if k < self.names else x.rjust(widths[k])
         shown = ["  ".join(fit(k, x) for k, x in enumerate(line)).rstrip() for line in lines]
         rule = "  ".join("-" * width for width in widths)
-        parts = [self.title, *shown[:depth], rule, *shown[depth:], *self.notes]
+        above = [self.title, ""] if "\n" in self.title else [self.title]
+        below = ["", *self.notes] if any("\n" in note for note in self.notes) else self.notes
+        parts = [*above, *shown[:depth], rule, *shown[depth:], *below]
         return "\n".join(parts)
 
     def markdown(self) -> str:
@@ -48,7 +61,7 @@ class Table(NamedTuple):
         flat = tuple(x.replace("\n", " ") for x in self.head)
         line = lambda cells: " & ".join(_escaped(x) for x in cells) + r" \\"
         parts = [
-            *(f"% {text}" for text in (self.title, *self.notes)),
+            *(f"% {line}" for text in (self.title, *self.notes) for line in text.split("\n")),
             rf"\begin{{tabular}}{{{columns}}}",
             r"\toprule",
             line(flat),
@@ -66,6 +79,21 @@ class Table(NamedTuple):
         lines.writerow(x.replace("\n", " ") for x in self.head)
         lines.writerows(self.rows)
         return text.getvalue()
+
+
+def write(
+    folder: str | Path, table: Table, name: str = "table", kinds: Collection[str] = KINDS
+) -> list[Path]:
+    """Write a table of a study in all kinds, or some of them; returns the files."""
+    texts = {"txt": f"{table}\n", "md": table.markdown(), "tex": table.latex(), "csv": table.csv()}
+    about = json.dumps(archive.about(folder, "table", name), ensure_ascii=True)
+    files = []
+    for kind in kinds:
+        comment = COMMENTS.get(kind, "").format(about)
+        text = texts[kind] + comment if kind == "md" else comment + texts[kind]
+        path = Path(folder) / f"{name}.{kind}"
+        files.append(archive.replace(path, lambda part, text=text: part.write_text(text, "utf-8")))
+    return files
 
 
 def _escaped(text: str) -> str:

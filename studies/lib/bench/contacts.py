@@ -4,11 +4,18 @@ MuJoCo's contacts are soft: bodies sink in, by an amount that depends on its set
 creeps. Its step is one evaluation and one convex problem; that of nsdyn is implicit and its
 contacts are rigid. So times of a step are compared, not results. Both take the same step size, and
 the same bodies from the same start: a box with eight corners that falls on a floor, bounces and
-comes to rest, and a heap of spheres within a rim that settles."""
+comes to rest, and a heap of spheres within a rim that settles.
 
+Siconos, whose contacts are rigid, takes the same box with the same step in a process of its own, if
+one of the Pythons named in `PYTHONS` has it (`siconos_box`)."""
+
+import json
+import shutil
+import subprocess
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -32,6 +39,10 @@ SOLUTIONS = 2000
 HALF = (0.15, 0.1, 0.05)
 G, MASS, MU, E = 9.81, 1.0, 0.5, 0.3
 HEIGHT, TURN = 0.3, 0.3
+PYTHONS = ("python3", "/usr/bin/python3")  # that of the shell, and that of Debian's packages
+PATIENCE = 120.0  # s
+NO_SICONOS = "no comparison of contacts with Siconos: not installed (on Debian: python3-siconos)"
+NO_MUJOCO = "no comparison of contacts with mujoco: not installed (extra `peers`)"
 
 
 def falling_box() -> nsdyn.Problem:
@@ -67,20 +78,59 @@ def contacts(repeats: int) -> dict:
         line(f"box, {BATCH} trajectories on one core: nsdyn, MoreauJean step [us]", batch),
         line(f"heap of {HEAP} spheres: nsdyn, MoreauJean step [us]", heap),
     ]
+    found, missing = _beside_siconos(box, repeats), []
+    if not found:
+        missing.append(NO_SICONOS)
     if find_spec("mujoco") is None:
-        note = "no comparison of contacts with mujoco: not installed (extra `peers`)"
-        return {"contacts": {"lines": lines, "note": note}}
+        missing.append(NO_MUJOCO)
+    else:
+        found = [*_beside_mujoco(box, batch, heap, repeats), *found]
+    note = {"note": "; ".join(missing)} if missing else {}
+    return {"contacts": {"lines": [*lines, *found]} | note}
+
+
+def _beside_mujoco(box: float, batch: float, heap: float, repeats: int) -> list[Line]:
+    """Steps of MuJoCo, and those of nsdyn [us] over them."""
     soft = 1e6 * fastest(_mujoco(_box_text(), STEPS), repeats) / STEPS
     soft_heap = 1e6 * fastest(_mujoco(_heap_text(), HEAP_STEPS), repeats) / HEAP_STEPS
     over = "step over that of MuJoCo, whose contacts are soft"
-    lines += [
+    return [
         line("box with 8 corners: MuJoCo, step [us]", soft),
         line(f"box with 8 corners: {over}", box / soft, ALONE),
         line(f"box, {BATCH} trajectories on one core: {over}", batch / soft, TOGETHER),
         line(f"heap of {HEAP} spheres: MuJoCo, step [us]", soft_heap),
         line(f"heap of {HEAP} spheres: {over}", heap / soft_heap),
     ]
-    return {"contacts": {"lines": lines}}
+
+
+def _beside_siconos(box: float, repeats: int) -> list[Line]:
+    """A step of Siconos, and that of nsdyn [us] over it; nothing if it is not there."""
+    found = siconos(repeats)
+    if found is None:
+        return []
+    rigid = 1e6 * found["seconds"]
+    return [
+        line("box, contacts by Bullet: Siconos, Moreau-Jean step [us]", rigid),
+        line("box with 8 corners: step over that of Siconos, with contacts by Bullet", box / rigid),
+    ]
+
+
+def siconos(repeats: int, steps: int = STEPS) -> dict[str, float] | None:
+    """Seconds of a step and the last height of the box in Siconos; None if it is not there."""
+    box = falling_box()
+    given = {"step": STEP, "steps": steps, "repeats": repeats, "mass": MASS, "g": G, "mu": MU}
+    given |= {"e": E, "half": HALF, "q": np.asarray(box.q0).tolist()}
+    given |= {"v": np.asarray(box.v0).tolist()}
+    script = str(Path(__file__).with_name("siconos_box.py"))
+    for python in filter(None, map(shutil.which, PYTHONS)):
+        command = [python, "-I", script, json.dumps(given)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if done.returncode == 0:
+            return json.loads(done.stdout.splitlines()[-1])
+    return None
 
 
 def warm(repeats: int) -> float:

@@ -11,15 +11,18 @@ FIGURES = (".svg", ".png", ".gif")  # the first that exists is shown
 
 
 class Table(NamedTuple):
-    """A table of a study: its name, and its rows, the head first."""
+    """A table of a study: its name, its rows, the head first, and what is said above and below."""
 
     name: str
     rows: list[list[str]]
+    title: str
+    notes: list[str]
 
 
 class Study(NamedTuple):
-    """The folder of one study."""
+    """A folder of a study, and what is in it."""
 
+    folder: Path
     name: str
     figures: list[Path]
     captions: str
@@ -48,8 +51,19 @@ def studies(folder: str | Path) -> list[Study]:
 def _study(folder: Path) -> Study:
     texts = {x.stem: x.read_text("utf-8") for x in sorted(folder.glob("*.txt"))}
     captions = texts.pop("captions")
-    tables = [Table(x.stem, _rows(x)) for x in sorted(folder.glob("*.csv"))]
-    return Study(folder.name, _figures(folder), captions, texts, tables, _origin(folder))
+    tables = [_table(x) for x in sorted(folder.glob("*.csv"))]
+    for table in tables:  # which need not be shown twice
+        texts.pop(table.name, None)
+    name = folder.resolve().name
+    return Study(folder, name, _figures(folder), captions, texts, tables, _origin(folder))
+
+
+def _table(path: Path) -> Table:
+    """A table, and the words of the Markdown beside it."""
+    markdown = path.with_suffix(".md")
+    parts = markdown.read_text("utf-8").split("\n\n") if markdown.is_file() else [""]
+    above, *below = [x.strip() for x in parts if not x.lstrip().startswith(("|", "<!--"))] or [""]
+    return Table(path.stem, _rows(path), above, below)
 
 
 def _figures(folder: Path) -> list[Path]:

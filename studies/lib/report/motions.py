@@ -36,13 +36,24 @@ class Motion(NamedTuple):
     entries: tuple[Entry, ...]
 
 
+class Film(NamedTuple):
+    """A run to be shown: samples over time, and what is known of its events, in words."""
+
+    label: str
+    t: np.ndarray
+    q: np.ndarray
+    params: Any
+    energy: np.ndarray | None
+    events: list[dict[str, Any]]
+
+
 TWO_LOCKS = ((RK4, laws.MuellerTransition()), (RK4, laws.ZeroVelocity()))
-TWO_LAWS = ((RK4, PLASTIC), (RK4, laws.GrassmannMidGradient()))
+CORNER = ((RK4, PLASTIC), (RK4, laws.GrassmannMidGradient()), (integrators.NSGA(), PLASTIC))
 TWO_SCHEMES = ((RK4, PLASTIC), (integrators.NSGA(), PLASTIC), (integrators.MoreauJean(), PLASTIC))
 SHOWN = (
     Motion("three_r_pendulum", {}, TWO_LOCKS),
     Motion("rx130l", {}, TWO_LOCKS),
-    Motion("point_on_track", {}, TWO_LAWS),
+    Motion("point_on_track", {}, CORNER),
     Motion("wheel_over_pothole", {}, TWO_SCHEMES),
     Motion("compass_walker", {}, ((RK4, PLASTIC),)),
     Motion("metamorphic_palm", {}, ((RK4, PLASTIC),)),
@@ -60,12 +71,27 @@ def computed(motion: Motion) -> dict[str, Any]:
 
 def shown(problem: nsdyn.Problem, runs: Sequence[tuple[str, nsdyn.Solution]]) -> dict[str, Any]:
     """Solutions of a problem with their labels, as the player reads them."""
+    return packed(problem, problem.name, [_film(label, run) for label, run in runs])
+
+
+def packed(problem: nsdyn.Problem, title: str, films: Sequence[Film]) -> dict[str, Any]:
+    """Runs of a problem, as the player reads them. All have the same curves: the energy where it is
+    known, and the coordinates that move most."""
     drawing = Drawing.of(problem)
     if drawing is None:
         raise ProblemError(
             f"report: problem {problem.name!r} has no shape; give it Problem(shape=shape)"
         )
-    return {"title": problem.name, "runs": [_packed(problem, drawing, *run) for run in runs]}
+    moves = np.max([np.ptp(film.q, axis=0) for film in films], axis=0)
+    most = sorted(np.argsort(-moves, kind="stable")[:CURVES])
+    names = problem.coordinates or tuple(f"q[{i}]" for i in range(len(moves)))
+    has_energy = all(film.energy is not None for film in films)
+    runs = []
+    for film in films:
+        curves = {"energy [J]": film.energy} if has_energy else {}
+        curves |= {names[i]: film.q[:, i] for i in most}
+        runs.append(_packed(drawing, film, curves))
+    return {"title": title, "problem": problem.name, "runs": runs}
 
 
 def _label(integrator: IntegratorLike, law: laws.AbstractLaw) -> str:
@@ -78,40 +104,39 @@ def _run(problem: nsdyn.Problem, integrator: IntegratorLike, law: laws.AbstractL
     return nsdyn.simulate(problem, integrator, step=span / STEPS, law=law, save_every=every)
 
 
-def _packed(
-    problem: nsdyn.Problem, drawing: Drawing, label: str, run: nsdyn.Solution
-) -> dict[str, Any]:
-    lines = drawing.polylines(run.q, run.params)
-    curves = _curves(problem, run)
-    numbers = [run.t - run.t[0], *(x.ravel() for x in lines), *curves.values()]
+def _film(label: str, run: nsdyn.Solution) -> Film:
+    events = [_told(event) for event in run.events]
+    return Film(label, run.t, run.q, run.params, run.energy, events)
+
+
+def _packed(drawing: Drawing, film: Film, curves: dict[str, Any]) -> dict[str, Any]:
+    lines = drawing.polylines(film.q, film.params)
+    start = float(film.t[0])
+    numbers = [film.t - start, *(x.ravel() for x in lines), *curves.values()]
     return {
-        "label": label,
-        "frames": len(run.t),
+        "label": film.label,
+        "frames": len(film.t),
         "lines": [list(x.shape[1:]) for x in lines],
         "series": list(curves),
-        "events": [_told(event, run.t[0]) for event in run.events],
+        "events": [event | {"t": event["t"] - start} for event in film.events],
         "data": _text(np.concatenate(numbers)),
     }
 
 
-def _curves(problem: nsdyn.Problem, run: nsdyn.Solution) -> dict[str, np.ndarray]:
-    """The energy, and the coordinates that move most."""
-    names = problem.coordinates or tuple(f"q[{i}]" for i in range(run.q.shape[1]))
-    most = np.argsort(-np.ptp(run.q, axis=0), kind="stable")[:CURVES]
-    return {"energy [J]": run.energy} | {names[i]: run.q[:, i] for i in sorted(most)}
-
-
-def _told(event: Any, start: float) -> dict[str, Any]:
-    said = lambda values: ", ".join(f"{x:.5g}" for x in np.ravel(values))
+def _told(event: Any) -> dict[str, Any]:
     modes = [",".join(str(k) for k in np.ravel(x)) for x in (event.mode_before, event.mode_after)]
     return {
-        "t": float(event.t - start),
+        "t": float(event.t),
         "mode": " to ".join(modes),
-        "before": said(event.v_before),
-        "after": said(event.v_after),
-        "impulse": said(event.Lam),
-        "energy": f"{event.kinetic_before:.6g} to {event.kinetic_after:.6g} J",
+        "before": numbers_text(event.v_before),
+        "after": numbers_text(event.v_after),
+        "impulse": numbers_text(event.Lam),
+        "energy": f"T {event.kinetic_before:.6g} to {event.kinetic_after:.6g} J",
     }
+
+
+def numbers_text(values: Any) -> str:
+    return ", ".join(f"{x:.5g}" for x in np.ravel(values))
 
 
 def _text(numbers: np.ndarray) -> str:

@@ -87,12 +87,14 @@ def _section(study: Study) -> str:
         f"<tr><td>{name}</td><td>{html.escape(text)}</td></tr>"
         for name, text in study.origin.items()
     )
+    words = f'<pre class="words">{html.escape(study.captions)}</pre>'
     return (
         f'<h2 id="{study.name}">{_title(study.name)}</h2>'
         f'<div class="figures">{figures}</div>'
-        f"<details><summary>Captions</summary><pre>{html.escape(study.captions)}</pre></details>"
+        f"<details><summary>Captions</summary>{words}</details>"
         f"{texts}{''.join(_table(table) for table in study.tables)}"
-        f"<details><summary>Where the data come from</summary><table>{origin}</table></details>"
+        "<details><summary>Where the data come from</summary>"
+        f'<table class="origin">{origin}</table></details>'
     )
 
 
@@ -101,9 +103,12 @@ def _table(table: Table) -> str:
     cell = lambda text: f"<td>{html.escape(text)}</td>"
     heads = "".join(f"<th><button>{html.escape(text)}</button></th>" for text in head)
     body = "".join(f"<tr>{''.join(cell(text) for text in row)}</tr>" for row in rows)
+    said = lambda text: f'<p class="dim">{html.escape(text)}</p>' if text else ""
     return (
-        f'<h3>{_title(table.name)}</h3><div class="scroll"><table class="sortable">'
+        f"<h3>{_title(table.name)}</h3>{said(table.title)}"
+        f'<div class="scroll"><table class="sortable">'
         f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"{''.join(map(said, table.notes))}"
     )
 
 
@@ -111,9 +116,17 @@ def _figure(path: Path) -> str:
     kind, data = _picture(path)
     text = base64.b64encode(data).decode()
     name = _title(path.stem)
-    image = f'<img src="data:image/{kind};base64,{text}" alt="{name}" loading="lazy">'
+    image = f'<img src="data:image/{kind};base64,{text}" alt="{name}"{_room(kind, data)}>'
     size = ' class="wide"' if _is_wide(path) else ""
     return f"<figure{size}>{image}<figcaption>{name}</figcaption></figure>"
+
+
+def _room(kind: str, data: bytes) -> str:
+    """The size of a picture of pixels, so that the page has its place before it is decoded."""
+    if kind == "svg+xml":
+        return ""
+    with Image.open(io.BytesIO(data)) as image:
+        return f' width="{image.width}" height="{image.height}"'
 
 
 def _is_wide(path: Path) -> bool:

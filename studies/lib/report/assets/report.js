@@ -21,10 +21,12 @@ function sortable(table) {
   });
 }
 
+// Numbers come before words; one may have its spread: 1.01 ± 0.02.
 function compared(a, b) {
-  const x = Number(a), y = Number(b);
-  const numbers = a !== "" && b !== "" && !Number.isNaN(x) && !Number.isNaN(y);
-  return numbers ? x - y : a.localeCompare(b);
+  const number = (text) => (text === "" ? NaN : Number(text.split(" ± ")[0]));
+  const x = number(a), y = number(b);
+  if (Number.isNaN(x) !== Number.isNaN(y)) return Number.isNaN(x) ? 1 : -1;
+  return Number.isNaN(x) ? a.localeCompare(b) : x - y;
 }
 
 document.querySelectorAll("table.sortable").forEach(sortable);
@@ -74,7 +76,7 @@ class Player {
     this.scene.addEventListener("keydown", (event) => this.turned(event));
     this.scene.addEventListener("pointermove", (event) => this.dragged(event));
     document.addEventListener("keydown", (event) => this.key(event));
-    window.addEventListener("resize", () => { this.layout(); this.draw(); });
+    window.addEventListener("resize", () => this.resized());
     this.choose();
   }
 
@@ -154,14 +156,13 @@ class Player {
     newest.reverse().forEach((event) => {
       const line = document.createElement("div");
       line.className = event.k ? "two" : "one";
-      line.textContent = `t = ${event.t.toPrecision(6)} s, mode ${event.mode}: v- = (${event.before}), `
-        + `v+ = (${event.after}), Lam = (${event.impulse}), T ${event.energy}`;
+      line.textContent = [`t = ${event.t.toPrecision(6)} s`, ...said(event)].join(", ");
       $("event").appendChild(line);
     });
   }
 
   key(event) {
-    const busy = ["BUTTON", "SELECT", "INPUT", "SUMMARY", "A"].includes(event.target.tagName);
+    const busy = ["BUTTON", "SELECT", "SUMMARY", "A"].includes(event.target.tagName);
     if (event.code === "Space" && !busy) {
       event.preventDefault();
       this.toggle();
@@ -244,7 +245,17 @@ class Player {
     this.draw();
   }
 
+  resized() {
+    this.layout();
+    this.plots.forEach((plot) => plot.setSize(this.room()));
+    this.go(this.time);
+  }
+
   // Plots
+
+  room() {
+    return { width: Math.max(240, $("plots").clientWidth - 2), height: 140 };
+  }
 
   plot() {
     this.plots.forEach((plot) => plot.destroy());
@@ -263,7 +274,7 @@ class Player {
       label: run.label, stroke: COLOURS[k], width: 1.5, dash: k ? [7, 4] : [], spanGaps: true,
     }));
     const options = {
-      width: Math.max(300, $("plots").clientWidth - 2), height: 140, title: name,
+      ...this.room(), title: name,
       cursor: { y: false, drag: { x: false, y: false } }, legend: { show: false },
       scales: { x: { time: false } }, axes: [{ size: 28 }, { size: 64 }],
       series: [{ label: "t [s]" }, ...lines],
@@ -272,6 +283,16 @@ class Player {
     plot.over.addEventListener("click", (event) => this.go(plot.posToVal(event.offsetX, "x")));
     return plot;
   }
+}
+
+// What is known of an event; archived data may hold less than a run.
+function said(event) {
+  const words = [
+    event.mode && `mode ${event.mode}`, event.before && `v- = (${event.before})`,
+    event.after && `v+ = (${event.after})`, event.impulse && `Lam = (${event.impulse})`,
+    event.energy,
+  ];
+  return words.filter(Boolean);
 }
 
 function fill(select, labels) {

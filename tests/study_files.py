@@ -1,0 +1,3 @@
+"""What studies write beside their figures."""
+
+TABLES = {f"table.{kind}" for kind in ("txt", "md", "tex", "csv")}
