@@ -211,7 +211,7 @@ def test_a_fresh_clone_shows_all_figures():
     """`python docs/previews.py figures` copies them from the archive."""
     folder = ROOT / "docs" / "previews"
     for name in studies.names():
-        assert list((folder / name).glob("*.png")), name
+        assert list((folder / name).glob("*.png")), f"{name}: make them by docs/previews.py"
     assert sum(x.stat().st_size for x in folder.rglob("*")) < 1.5e6
 
 

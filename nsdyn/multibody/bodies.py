@@ -79,7 +79,8 @@ class Bodies:
     gravity: the acceleration of gravity, by default 9.81 m/s^2 along -z, in the plane along -y.
     planar: whether all moves in the x-y plane.
 
-    Every method that adds a body returns its name, for use as a parent.
+    Every method that adds a body returns its name, for use as a parent. What it is made of are the
+    settings of `Body`: mass, com, inertia, turn, rotor, damping, stiffness, rest.
     """
 
     def __init__(self, gravity: Numbers | None = None, planar: bool = False) -> None:
