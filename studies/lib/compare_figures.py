@@ -224,8 +224,10 @@ def _laws(found: Comparison) -> Figure:
             for i, (run, name) in enumerate(zip(group.runs, group.labels, strict=True)):
                 _line(ax, i, name, run, *value(run.data))
             _over_time(ax, found, group)
-            ax.sharey(line[0])
             ax.set_title(group.title if row == 0 else "", fontsize=style.points(8))
+        limits = [x for ax in line for x in ax.get_ylim()]
+        for ax in line:
+            ax.set_ylim(min(limits), max(limits))
         line[0].set_ylabel(label)
     _legend(fig, axes, None)
     return fig
