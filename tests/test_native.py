@@ -462,6 +462,22 @@ def test_a_question_to_all_lanes():
     assert count.tolist() == [1, 1, 1, 1] and end.tolist() == (2 * x).tolist()
 
 
+def test_factorisations_in_loops_are_of_each_lane():
+    """Also of matrices that all lanes share: what they give is no longer one number, and neither is
+    what a loop carries of it."""
+    matrix = jnp.array([[2.0, 1.0], [0.0, 4.0]])
+
+    def function(x):
+        go = lambda c: c[0] < 3
+        body = lambda c: (c[0] + 1, small.solve_pivoted(matrix, c[1] + 1.0))
+        nested = lambda k, y: lax.while_loop(go, body, (0, y))[1]
+        return [lax.fori_loop(0, 40, nested, jnp.zeros(2)) + x]
+
+    x = np.arange(4.0)
+    (found,) = translate(function, [x[0]], None, 4)([x])
+    np.testing.assert_allclose(found, jax.vmap(function)(x)[0], rtol=1e-12)
+
+
 @pytest.mark.parametrize("lanes", LANES)
 def test_functions_called_more_than_once(lanes, monkeypatch):
     """Numbers, arrays in memory, constants, loops and masks in functions; arguments that come back

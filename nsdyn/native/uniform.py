@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from jax.extend import core
 
+# Factorisations are functions of the prelude that work on lanes, whatever they are given.
+BY_LANES = frozenset({"cholesky", "triangular_solve", "lu", "solve_pivoted", "eigh"})
+
 
 def inner_jaxprs(equation) -> Iterator:
     for value in equation.params.values():
@@ -26,14 +29,23 @@ class Uniform:
 
     def __init__(self) -> None:
         self.known: dict = {}
+        self.apart: dict = {}
 
     def results(self, jaxpr, flags: Sequence[bool]) -> list[bool]:
-        if all(flags):
+        if all(flags) and not self.by_lanes(jaxpr):
             return [True] * len(jaxpr.outvars)
         key = id(jaxpr), tuple(flags)
         if key not in self.known:
             self.known[key] = self._results(jaxpr, flags), jaxpr
         return self.known[key][0]
+
+    def by_lanes(self, jaxpr) -> bool:
+        """Whether something in it gives each lane a result of its own, even of shared arguments."""
+        if id(jaxpr) not in self.apart:
+            own = any(e.primitive.name in BY_LANES for e in jaxpr.eqns)
+            inner = (x for e in jaxpr.eqns for x in inner_jaxprs(e))
+            self.apart[id(jaxpr)] = own or any(map(self.by_lanes, inner)), jaxpr
+        return self.apart[id(jaxpr)][0]
 
     def _results(self, jaxpr, flags: Sequence[bool]) -> list[bool]:
         shared = dict(zip(jaxpr.invars, flags, strict=True))
@@ -45,7 +57,10 @@ class Uniform:
 
     def _equation(self, equation, flags: list[bool]) -> list[bool]:
         name, params = equation.primitive.name, equation.params
-        if name in ("pmin", "pmax") or all(flags):
+        if name in BY_LANES:
+            return [False] * len(equation.outvars)
+        shared = all(flags) and not any(map(self.by_lanes, inner_jaxprs(equation)))
+        if name in ("pmin", "pmax") or shared:
             return [True] * len(equation.outvars)
         if name == "while":
             n = params["cond_nconsts"]
