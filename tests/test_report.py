@@ -150,6 +150,16 @@ def test_command(folder, tmp_path):
     assert result.exit_code == 2 and "nsdyn figures --out" in result.stderr
 
 
+def test_what_is_archived_is_not_computed_unless_integrators_are_compared(locking):
+    names = lambda archived: [motion.name for motion in motions.beside(archived)]
+    everything = [motion.name for motion in motions.SHOWN]
+    assert names([]) == everything
+    assert names(locking) == [x for x in everything if x != "three_r_pendulum"]
+    run = {"events": [{"t": 1.0}]}
+    assert names([{"problem": "wheel_over_pothole", "runs": [run]}]) == everything
+    assert names([{"problem": "compass_walker", "runs": [{"events": []}]}]) == everything
+
+
 def test_a_problem_without_shape_is_named(ball, told):
     bare = nsdyn.Problem("bare", ball.system, None, q0=ball.q0, v0=ball.v0, t_end=1.0)
     with pytest.raises(nsdyn.ProblemError, match=r"'bare' has no shape; give it Problem\(shape="):

@@ -92,8 +92,7 @@ def report(
         shown = []
         if player:
             shown = [x for study in studies for x in archived.motions(study.folder)]
-            have = {x["problem"] for x in shown if any(run["events"] for run in x["runs"])}
-            known = {motion.name: motion for motion in motions.SHOWN if motion.name not in have}
+            known = {motion.name: motion for motion in motions.beside(shown)}
             shown += [motions.computed(known[name]) for name in progress(known, "motion")]
         print(f"wrote {page.write(out, studies, shown, made_by(context))}")
 

@@ -62,6 +62,14 @@ SHOWN = (
 )
 
 
+def beside(archived: Sequence[dict[str, Any]]) -> list[Motion]:
+    """The motions to be computed: those of which no archived one shows the events, and those that
+    compare integrators, which archived ones may not."""
+    have = {x["problem"] for x in archived if any(run["events"] for run in x["runs"])}
+    schemes = lambda motion: len({format_object(integrator) for integrator, _ in motion.entries})
+    return [motion for motion in SHOWN if motion.name not in have or schemes(motion) > 1]
+
+
 def computed(motion: Motion) -> dict[str, Any]:
     """The runs of a motion, as the player reads them."""
     problem = problems.get(motion.name, **motion.settings)
