@@ -11,7 +11,7 @@ FORM = re.compile(r"\s*(?P<name>[^\[\]]*[^\[\]\s])\s*(?:\[(?P<unit>[^\[\]]*)\])?
 
 def checked(given: Any, count: int) -> tuple[str, ...]:
     """The names, one for each coordinate; () if there are none."""
-    if given is None:
+    if given is None or given == ():  # as in a problem that has no names
         return ()
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise ProblemError(

@@ -217,7 +217,7 @@ def compare(
         if job.is_reference and done[title].has_rows
         if (found := closed(closed_form, problem, job.law, done[title].data)) is not None
     }
-    return Comparison(
+    found = Comparison(
         problem=problem.name,
         step=grid.step,
         span=(grid.t0, grid.t_end),
@@ -226,6 +226,12 @@ def compare(
         reference_step=grid.step / refine,
         closed_forms={law: f"{x.text}. {x.distance}" for law, x in exact.items()},
     )
+    if data is not None and data.is_dir():  # there is none if nothing ran
+        from nsdyn.studies.lib import kept_comparison  # here: it knows this module
+
+        ran = {title: run for title, run in done.items() if not run.refused}
+        kept_comparison.write(data, found, {id(x): _file_name(todo[t]) for t, x in ran.items()})
+    return found
 
 
 def _is_pair(entry: Any) -> bool:

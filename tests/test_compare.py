@@ -3,6 +3,7 @@ goes with whom."""
 
 import csv
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -139,6 +140,25 @@ def test_errors_are_those_against_the_closed_form(compared):
         assert float(table[name]["error_q"]) == pytest.approx(wanted, rel=1e-6)
 
 
+def test_redraw_of_a_comparison_runs_nothing(compared, tmp_path, monkeypatch):
+    """It has the same tables, bit by bit, and figures with another look."""
+    folder = tmp_path / "copy"
+    shutil.copytree(compared[1], folder)
+    before = {name: (folder / name).read_bytes() for name in TABLES}
+    for name in TABLES - {"captions.txt"}:
+        (folder / name).unlink()
+    monkeypatch.setattr(compare, "_computed", None)
+    found = call("redraw", folder, "--format", "svg", "--width", "80mm")
+    assert found.exit_code == 0, found.stderr
+    again = {name: (folder / name).read_bytes() for name in TABLES}
+    ours = lambda texts: {name: x.replace(b"compared0", b"copy") for name, x in texts.items()}
+    assert ours(again) == ours(before)
+    assert {file.stem for file in folder.glob("*.svg")} == {"states", "errors", "residuals"}
+    (folder / "data" / "comparison.json").write_text("damaged")
+    found = call("redraw", folder)
+    assert found.exit_code == 2 and "cannot be read" in found.stderr
+
+
 def test_files(compared):
     result, folder = compared
     names = {file.name for file in folder.iterdir() if file.is_file()}
@@ -152,7 +172,7 @@ def test_files(compared):
     assert set(index["names"]) == {f"{run}--PostSwitchGradient" for run in runs}
     data = {f"{key}.{kind}" for key in index["names"].values() for kind in ("nc", "json")}
     found = {file.name for file in (folder / "data").iterdir()}
-    assert found == data | {"index.json", "timing.json"}
+    assert found == data | {"index.json", "timing.json", "comparison.json"}
     with open(folder / "table.csv", newline="", encoding="utf-8") as file:
         table = list(csv.DictReader(file))
     assert [line["integrator"] for line in table] == [SCHEME, CLASSICAL]
@@ -259,7 +279,7 @@ def test_several_steps_are_a_study_with_the_closed_form(tmp_path, monkeypatch):
     [
         (("point_on_trak",), "did you mean 'point_on_track'"),
         (("point_on_track", "--integrator", "NSGB"), "did you mean 'NSGA'"),
-        (("point_on_track", "--law", "Restitution"), "Restitution"),
+        (("point_on_track", "--law", "Restitution"), "Write Restitution(e=...)"),
         (("point_on_track", "--reference", "RK5"), "did you mean 'RK4'"),
         (("point_on_track", "--step", "-1"), "step"),
         (("point_on_track", "--refine", "0"), "refine"),

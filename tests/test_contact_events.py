@@ -4,7 +4,7 @@ the ledger of a run."""
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from mechanisms import G, block, friction, restitution
+from mechanisms import G, block, corners, friction, restitution
 
 import nsdyn
 from nsdyn import problems
@@ -121,6 +121,34 @@ def test_a_ball_hits_two_that_touch(law, e, after):
     np.testing.assert_allclose(found.v[-1], after, rtol=0, atol=1e-13)
 
 
+BOX = block([0.0, 0.5, 0.3], [1.0, 0.0, 2.0], 0.5, mu=0.3, e=0.4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("law", "alone"),
+    [
+        (Poisson(), Poisson()),
+        (Fremond(), Fremond()),
+        (Sequential(), Sequential()),
+        (GeneralizedNewton(0.4 * np.eye(2)), Newton()),
+    ],
+    ids=lambda law: type(law).__name__,
+)
+def test_a_box_that_bounces_by_any_law(law, alone):
+    """With friction: each impact is that of the corner which touches, by itself."""
+    found = nsdyn.simulate(BOX, EVENTS, step=0.01, law=law, check=False)
+    assert len(found.events) >= 3
+    masses = np.diag([1.0, 1.0, (0.4**2 + 0.1**2) / 3])
+    for event in found.events:
+        x, y = map(np.asarray, corners(event.q, BOX.params))
+        i = int(np.argmin(np.abs(event.q[1] + y)))
+        assert abs(event.q[1] + y[i]) < 1e-12
+        rows = np.array([[[0.0, 1.0, x[i]], [1.0, 0.0, -y[i]]]])
+        hit = alone.collide(masses, rows, event.v_before, mu=0.3, e=0.4)
+        np.testing.assert_allclose(event.v_after, hit.v_after, rtol=0, atol=1e-12)
+
+
 # Gain of energy. A rod falls on its tip, with the velocity (0.483, -1, 0) when it touches.
 
 HEIGHT = 0.02
@@ -158,10 +186,9 @@ def test_an_impact_that_gains_energy_stops_a_run_unless_it_may():
 
 def test_the_ledger_of_a_box_that_bounces():
     """It flies between its impacts, which alone change its energy."""
-    box = block([0.0, 0.5, 0.3], [1.0, 0.0, 2.0], 0.5, mu=0.3, e=0.4)
-    found = nsdyn.simulate(box, EVENTS, step=0.01)
+    found = nsdyn.simulate(BOX, EVENTS, step=0.01)
     assert len(found.events) == 4 and np.all(found.mode == OPEN)
-    entries = nsdyn.ledger(box, found.events)
+    entries = nsdyn.ledger(BOX, found.events)
     assert np.max(np.abs(entries.missing)) < 1e-14
     loss, rubbed, gain = (
         np.sum(x) for x in (entries.normal_loss, entries.friction_loss, entries.gain)

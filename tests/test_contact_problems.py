@@ -116,21 +116,25 @@ def roller_slip(q, v, t, p):
     return around - 0.2 * v[2]
 
 
-def test_a_rolling_ball_leaves_a_sphere():
-    """Where cos(th) = 10/17, from rest at the top; friction is large, so that it rolls until it
-    hardly presses any more."""
+def roller(mu=100.0):
+    """It rolls down from near the top."""
     first = 0.3
     speed = np.sqrt(10 / 7 * G * (1 - np.cos(first)))
-    problem = nsdyn.Problem(
+    return nsdyn.Problem(
         "roller",
         nsdyn.System(mass=roller_mass, force=weight),
-        nsdyn.Contacts(on_sphere, roller_slip, mu=100.0),
+        nsdyn.Contacts(on_sphere, roller_slip, mu=mu),
         q0=[np.sin(first), np.cos(first), 0.0],
         v0=[speed * np.cos(first), -speed * np.sin(first), speed / 0.2],
         t_end=0.6,
         params={"R": 1.0},
     )
-    found = nsdyn.simulate(problem, NSGA(), step=1e-3)
+
+
+def test_a_rolling_ball_leaves_a_sphere():
+    """Where cos(th) = 10/17, from rest at the top; friction is large, so that it rolls until it
+    hardly presses any more."""
+    found = nsdyn.simulate(roller(), NSGA(), step=1e-3)
     left = np.argmax(found.mode[1:, 0] == OPEN)
     angle = np.arctan2(found.q[left, 0], found.q[left, 1])
     assert angle == pytest.approx(np.arccos(10 / 17), abs=8e-3)
@@ -269,10 +273,10 @@ def test_a_table_stands_and_slides():
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "rim"), [(4, None), (20, 0.01)])
 def test_a_pile_of_spheres_settles_and_stays(n, rim):
-    """It lies still in its layers from 0.6 s on, and no two spheres overlap, neighbours or not.
-    Nothing strikes any more."""
+    """It lies still in its layers from 0.6 s until 3 s, and no two spheres overlap, neighbours or
+    not. Nothing strikes any more."""
     pile = problems.sphere_pile(n, rim=rim)
-    found = nsdyn.simulate(pile, MoreauJean(), step=2e-3, t_end=1.0, check=False)
+    found = nsdyn.simulate(pile, MoreauJean(), step=2e-3, t_end=3.0, check=False)
     assert found.ok
     later = found.t >= 0.6
     assert np.max(np.abs(found.v[later])) < 1e-6
@@ -356,20 +360,20 @@ def corner_slips(q, v, t, p):
     return jnp.repeat(lower - upper, 2) + 0.0 * each[0, 0]
 
 
+STACK = nsdyn.Problem(
+    "stack",
+    nsdyn.System(mass=stack_mass, force=stack_weight),
+    nsdyn.Contacts(corner_heights, corner_slips, mu=0.5),
+    q0=np.stack([np.zeros(BOXES), C + 2 * C * np.arange(BOXES), np.zeros(BOXES)], axis=1).ravel(),
+    v0=np.zeros(3 * BOXES),
+    t_end=1.0,
+)
+
+
 @pytest.mark.slow
 def test_a_stack_of_boxes_does_not_sink():
     """Ten boxes with the mass ratio 1000."""
-    heights = C + 2 * C * np.arange(BOXES)
-    q0 = np.stack([np.zeros(BOXES), heights, np.zeros(BOXES)], axis=1).ravel()
-    problem = nsdyn.Problem(
-        "stack",
-        nsdyn.System(mass=stack_mass, force=stack_weight),
-        nsdyn.Contacts(corner_heights, corner_slips, mu=0.5),
-        q0=q0,
-        v0=np.zeros(3 * BOXES),
-        t_end=1.0,
-    )
-    found = nsdyn.simulate(problem, MoreauJean(), step=2e-3)
-    assert np.max(np.abs(found.q - q0)) < 1e-9
+    found = nsdyn.simulate(STACK, MoreauJean(), step=2e-3)
+    assert np.max(np.abs(found.q - np.asarray(STACK.q0))) < 1e-9
     pressing = -found.lam[-1].reshape(BOXES, 2, 2)[:, :, 0].sum(axis=1)
     np.testing.assert_allclose(pressing, G * np.cumsum(MASSES[::-1])[::-1], rtol=1e-8)

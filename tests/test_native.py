@@ -97,6 +97,9 @@ UNARY = {
     "to bool": lambda a: jnp.stack([a.x.astype(bool), a.j.astype(bool)]),
     "short arithmetic": lambda a: jnp.stack([a.short + a.short, a.short * 3, -a.short]),
     "unsigned arithmetic": lambda a: _unsigned(a.short.astype(jnp.uint32), a.j.astype(jnp.uint32)),
+    "special signs": lambda a: jnp.stack([jnp.signbit(a.special), jnp.signbit(-a.x)]),
+    "special copysign": lambda a: jnp.copysign(a.special, a.other),
+    "frexp": lambda a: jnp.stack([*jnp.frexp(a.angle), jnp.ldexp(a.x, a.j)]),
     "unsigned to float": lambda a: a.short.astype(jnp.uint32).astype(float),
 }
 
@@ -120,6 +123,9 @@ BINARY = {
     "integer comparison": lambda a: jnp.stack([a.i > a.j, a.i >= a.j, a.i == a.j]),
     "bits": lambda a: jnp.stack([a.b & a.c, a.b | a.c, a.b ^ a.c, a.b == a.c, a.b != a.c]),
     "integer bits": lambda a: jnp.stack([a.i & a.j, a.i | a.j, a.i ^ a.j]),
+    "shifts": lambda a: jnp.stack(
+        [a.i << 3, a.i >> 2, lax.shift_right_logical(a.i, jnp.abs(a.j)), a.i << 70, a.i >> 70]
+    ),
     "division": lambda a: jnp.stack([lax.div(a.i, a.j), lax.rem(a.i, a.j)]),
     "floor division": lambda a: jnp.stack([a.i // a.j, a.i % a.j]),
     "rem": lambda a: lax.rem(a.x, a.y),
@@ -750,18 +756,24 @@ def test_a_batch_of_few_runs_is_native_too(count):
         np.testing.assert_array_equal(getattr(few, name), getattr(all_, name)[:count])
 
 
-def test_a_batch_without_memory_for_all_lanes(monkeypatch):
-    """Is left to XLA, or refused if native programs are asked for."""
-    layout = lambda: batch_run.laid_out(problem, made, batch, memory=5 * batch_run.WORK * each)
+def test_a_batch_is_filled_up_only_for_native_programs(monkeypatch):
+    """Not where there is no compiler, nor memory for all lanes, which is refused if native programs
+    are asked for."""
     problem = problems.pendulum()
     made = setup(problem, EventDriven(RK4()), None, step=1e-2)
-    batch = batch_values(problem, None, np.tile(problem.q0, (9, 1)), None, None)
+    batch = batch_values(problem, None, np.tile(problem.q0, (3, 1)), None, None)
+    layout = lambda **options: batch_run.laid_out(problem, made, batch, **options)
     monkeypatch.setenv("NSDYN_BACKEND", "auto")
-    each = batch_run.laid_out(problem, made, batch).each
-    assert layout().size == 4
+    assert layout().size == 8
+    little = {"memory": 5 * batch_run.WORK * layout().each}
+    assert layout(**little).size == 4
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", "")
+        patch.delenv("CXX", raising=False)
+        assert layout().size == 4
     monkeypatch.setenv("NSDYN_BACKEND", "native")
     with pytest.raises(nsdyn.ProblemError, match=r"memory: native programs take 8.*room for 5"):
-        layout()
+        layout(**little)
 
 
 @pytest.mark.slow

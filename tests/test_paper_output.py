@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import shutil
+import struct
 import sys
 from types import ModuleType
 
@@ -16,8 +17,10 @@ import nsdyn
 from nsdyn import studies
 from nsdyn.cli.commands import app
 from nsdyn.errors import FileError, ProblemError
-from nsdyn.studies.lib import archive, origin, redrawing, style
+from nsdyn.results.sweep_folder import SweepFolder
+from nsdyn.studies.lib import archive, origin, redrawing, stamps, style, tables
 
+SPOKEN = "IntermediateGradient(position=0.5)"  # a law with settings: quotes, parentheses
 STUDY = "walking"  # a name of ours, with a study of one line behind it
 
 
@@ -158,6 +161,106 @@ def test_a_run_tells_the_command_that_makes_it_again(tmp_path, monkeypatch):
     assert "--step 0.02" in again and "with the parameters above" in again
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """What one run leaves: a plot in each format and a film."""
+    folder = tmp_path_factory.mktemp("run")
+    words = ["run", "point_on_track", "--step", "0.02", "--t-end", "0.3", "--law", SPOKEN]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for kind in ("pdf", "svg", "png"):
+            film = ["--animate", "run.gif", "--speed", "0.5"] if kind == "png" else []
+            found = call(*words, "--plot", f"run.{kind}", *film)
+            assert found.exit_code == 0, found.stderr
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["pdf", "svg", "png", "gif"])
+def test_plots_and_films_tell_their_command_wherever_they_lie(written, kind, tmp_path):
+    found = told(shutil.copy(written / f"run.{kind}", tmp_path))
+    words = shlex.split(found["command"])
+    assert words[:6] == ["nsdyn", "run", "point_on_track", "--law", SPOKEN, "--step"]
+    assert ("run.gif" if kind == "gif" else f"run.{kind}") in words
+    assert "jax" in found["versions"] and "platform" in found
+
+
+def test_a_film_with_its_command_is_still_a_film(written):
+    with Image.open(written / "run.gif") as film:
+        film.seek(film.n_frames - 1)
+        assert film.n_frames > 10 and film.convert("RGB").getextrema()[0][0] < 255
+
+
+def test_a_film_in_mp4_keeps_its_boxes(tmp_path):
+    film, about = tmp_path / "run.mp4", {"command": "nsdyn run x --step 1", "versions": {}}
+    boxes = struct.pack(">I4s4s", 12, b"ftyp", b"isom")
+    film.write_bytes(boxes)
+    stamps.stamp_film(film, about)
+    data = film.read_bytes()
+    assert data.startswith(boxes) and stamps.read(film) == about
+    assert struct.unpack(">I4s", data[12:20]) == (len(data) - 12, b"free")
+
+
+def test_tables_tell_where_they_come_from_wherever_they_lie(figures, tmp_path_factory):
+    shown = tables.Table("Squares", ("i", "y"), [("1", "1"), ("2", "4")], ["a note"])
+    files = tables.write(figures / STUDY, shown)
+    assert [file.suffix for file in files] == [".txt", ".md", ".tex", ".csv"]
+    for file in files:
+        beside = shlex.join(["nsdyn", "figures", STUDY, "--out", str(figures)])
+        assert told(file)["command"] == beside
+    paper = tmp_path_factory.mktemp("paper")
+    for file in files[1:3]:
+        found = told(shutil.copy(file, paper))
+        assert found["table"] == f"table of the study {STUDY}"
+        assert found["command"] == f"nsdyn figures {STUDY}"
+    with pytest.raises(FileError, match="nothing that nsdyn writes"):
+        origin.origin(shutil.copy(files[3], paper))
+
+
+def test_the_command_is_known_where_a_folder_was_renamed(figures):
+    assert call("figures", STUDY, "--out", figures).exit_code == 0
+    moved = (figures / STUDY).rename(figures / "chapter_2")
+    made = shlex.join(["nsdyn", "figures", STUDY, "--out", str(figures)])
+    assert told(moved)["command"] == made == told(moved / "figure_1.png")["command"]
+
+
+def test_plots_of_runs_and_sweeps_are_drawn_again(tmp_path, monkeypatch):
+    """With a look, beside their files, with the origin of the run if that is known."""
+    monkeypatch.chdir(tmp_path)
+    words = ["run", "point_on_track", "--step", "0.02", "--t-end", "0.3", "--out", "run.nc"]
+    assert call(*words).exit_code == 0
+    one = nsdyn.load("run.nc")
+    look = ("--width", "60mm", "--format", "pdf,png")
+    assert call("redraw", "run.nc", *look).exit_code == 0
+    width, _ = size_of(tmp_path / "run.pdf")
+    assert width == pytest.approx(7.0 * 60 / 25.4 / style.COLUMN, rel=1e-3)
+    assert shlex.split(told("run.png")["command"]) == ["nsdyn", *words]
+    one.save("python.nc")
+    assert call("redraw", "python.nc", "--format", "svg").exit_code == 0
+    assert told("python.svg")["command"] == "nsdyn redraw python.nc"
+    (tmp_path / "broken.nc").write_text("none")
+    assert call("redraw", "broken.nc").exit_code == 2
+
+
+def test_a_page_tells_its_command(figures, tmp_path):
+    words = ["report", str(figures / STUDY), "--out", str(tmp_path / "page.html"), "--no-player"]
+    (figures / STUDY / "captions.txt").write_text("Figure 1.")
+    assert call(*words).exit_code == 0
+    assert shlex.split(told(tmp_path / "page.html")["command"]) == ["nsdyn", *words]
+
+
+def test_folders_of_sweeps_and_tables_tell_where_they_come_from(tmp_path):
+    """A complete sweep is in the tests of the command line."""
+    sweep, listed = tmp_path / "kept", tmp_path / "tables"
+    SweepFolder(sweep).claim({"settings": {"problem": "ball"}, "versions": {"jax": "1"}})
+    found = told(sweep)
+    assert "not complete" in found["sweep"] and found["setting"] == "problem = ball"
+    assert found["versions"] == "jax 1" and found["command"].startswith("unknown")
+    archive.write_json(listed / "origin.json", {"command": "nsdyn study x.toml"})
+    (listed / "pairs.csv").write_text("a,b\n")
+    for file in (listed, listed / "pairs.csv"):
+        assert told(file)["command"] == "nsdyn study x.toml"
+
+
 def test_what_is_not_ours_is_said(tmp_path):
     with pytest.raises(FileError, match="does not exist"):
         origin.origin(tmp_path / "none.pdf")
@@ -167,6 +270,23 @@ def test_what_is_not_ours_is_said(tmp_path):
     (tmp_path / "other.json").write_text(json.dumps({}))
     with pytest.raises(FileError, match="nothing that nsdyn writes"):
         origin.origin(tmp_path / "other.json")
+
+
+def test_figures_are_verified_by_a_command(figures, monkeypatch):
+    """Nothing is drawn or written; the exit code tells whether all is well."""
+    monkeypatch.setattr(archive, "code_digest", lambda *_: "always the same")
+    compute(figures / STUDY)
+    verify = lambda: call("figures", STUDY, "--verify", "--out", figures)
+    before = {file: file.stat().st_mtime_ns for file in figures.rglob("*")}
+    good = verify()
+    assert good.exit_code == 0 and "identical" in good.stdout
+    monkeypatch.setitem(globals(), "values", lambda: {"y": (("i",), np.array([0.0, 1.0, 5.0]))})
+    bad = verify()
+    assert bad.exit_code == 1 and "largest difference 2.0e-01" in bad.stdout
+    monkeypatch.setattr(archive, "code_digest", lambda *_: "other code")
+    old = verify()
+    assert old.exit_code == 1 and "no data for this code" in old.stdout
+    assert before == {file: file.stat().st_mtime_ns for file in figures.rglob("*")}
 
 
 def test_a_look_that_makes_no_sense_is_refused():

@@ -83,7 +83,7 @@ def locking(tmp_path_factory):
     data that are no run, or of a problem that nobody knows."""
     study = tmp_path_factory.mktemp("figures") / "locking"
     settings = archive.numbers_of(problems.get("three_r_pendulum"))
-    t = np.sort([*np.linspace(0, 2, 3002), 0.8, 0.8])
+    t = np.sort([*np.linspace(0, 2, 3002), 0.8, 0.8, 0.8])
     q = np.stack([t, 2 * t, 0 * t], axis=1)
     v = np.where(np.arange(len(t))[:, None] > np.flatnonzero(t == 0.8)[0], [5.0, 6, 7], [1.0, 2, 3])
     rows = {"t": ("row", t), "q": (("row", "i"), q), "v": (("row", "i"), v)}
@@ -106,13 +106,14 @@ def test_archived_motions_are_found(locking):
     told = {"t": 0.8, "before": "1, 2, 3", "after": "5, 6, 7", "impulse": "4, 0"}
     assert event == told
     raw = np.frombuffer(gzip.decompress(base64.b64decode(first["data"])), "<f4")
-    assert np.sum(raw[: first["frames"]] == np.float32(0.8)) == 2
+    assert np.sum(raw[: first["frames"]] == np.float32(0.8)) == 3
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory, folder, told, locking):
+def file(tmp_path_factory, folder, told, locking, ball):
     path = tmp_path_factory.mktemp("report") / "report.html"
-    return page.write(path, collect.studies(folder), [told[0], *locking])
+    alone = motions.shown(ball, [("alone", told[1])])
+    return page.write(path, collect.studies(folder), [told[0], *locking, alone])
 
 
 def test_numbers_of_a_motion_are_those_of_the_run(told):
@@ -226,6 +227,9 @@ def test_another_motion_and_what_is_told_of_its_events(browser):
     assert _pixels(browser) != before
     browser.find_element("id", "next").click()
     told = browser.find_element("id", "event").text.splitlines()
+    assert browser.execute_script("return player.shown.length") == 2
+    Select(browser.find_element("id", "motion")).select_by_index(2)  # which has one run
+    _wait(browser, "return player.motion === player.motions[2] && player.shown.length === 1")
     assert told == ["t = 0.800000 s, v- = (1, 2, 3), v+ = (5, 6, 7), Lam = (4, 0)"] * 2
     assert browser.get_log("browser") == []
 

@@ -1,6 +1,8 @@
 """How problems and runs are shown: names and units, shapes, films; and that nothing is computed
 otherwise because of them."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -64,6 +66,12 @@ def test_names_of_a_run(run):
     dataset = run.to_xarray()
     np.testing.assert_array_equal(dataset.q.sel(coordinate="phi"), run.q[:, 1])
     assert dataset.velocity_unit.values.tolist() == ["m/s", "rad/s"]
+
+
+def test_a_problem_with_or_without_names_can_be_changed():
+    for problem in (corner(), corner(coordinates=NAMES)):
+        longer = dataclasses.replace(problem, t_end=3.0)
+        assert longer.t_end == 3.0 and longer.coordinates == problem.coordinates
 
 
 def test_names_in_messages(run):

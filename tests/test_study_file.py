@@ -161,6 +161,8 @@ def test_profiles(finished):
     axes = result.plot("profile").axes
     assert [line.get_label() for line in axes[0].lines] == ["moreau", "event"]
     assert "error of $q$" in axes[0].get_xlabel() and len(axes) == 3
+    first, last = axes[0].lines[0].get_data(), axes[0].get_xlim()[1]
+    assert first[0][-1] == last and first[1][-1] == first[1][-2]  # nothing is piled up at the end
     with pytest.raises(ProblemError, match="figure 'profil' is not known; did you mean 'profile'"):
         result.plot("profil")
 
@@ -410,6 +412,22 @@ def test_workers_elsewhere_give_the_same_bytes(tmp_path):
         study.run(plan, client=3)
 
 
+def test_force_computes_everything_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(study_figures, "_saved", lambda *_: [])
+    write, cells = study_cells._write, []
+    counted = lambda plan, cell, folder: (cells.append(cell), write(plan, cell, folder))[1]
+    monkeypatch.setattr(study_cells, "_write", counted)
+    (tmp_path / "short.toml").write_text(SHORT)
+    words = ("study", tmp_path / "short.toml", "--out", tmp_path)
+    counts = []
+    for options in ((), (), ("--force",)):
+        cells.clear()
+        found = call(*words, *options)
+        assert found.exit_code == 0, found.stderr
+        counts.append(len(cells))
+    assert counts == [3, 0, 3]  # two steps and their reference
+
+
 @pytest.mark.slow
 def test_a_dask_cluster_gives_the_same_bytes(finished, tmp_path, monkeypatch):
     distributed = pytest.importorskip("distributed")
@@ -468,7 +486,7 @@ def test_tables_that_tell_where_they_come_from(finished, tmp_path):
     given_up = {study_cells.Pair("ramp", "moreau", "PostSwitchGradient"): "ValueError: a, b"}
     files = study_tables.write(dataclasses.replace(result, given_up=given_up), tmp_path, "nsdyn x")
     assert {file.name for file in files} == {
-        *("summary.md", "summary.csv", "pairs.csv", "origin.json")
+        *("summary.md", "summary.csv", "pairs.csv", "counts.md", "origin.json")
     }
     rows = list(csv.DictReader(io.StringIO((tmp_path / "pairs.csv").read_text())))
     assert len(rows) == 4
@@ -513,6 +531,26 @@ def test_a_law_that_is_never_asked_is_not_run():
     chosen = found.only(lambda pair: pair.integrator == "moreau" and pair.law == "zero")
     assert [pair.problem for pair in chosen.cells if pair.integrator] == ["ramp", "fall"]
     assert all(pair.law == "zero" for pair in (*chosen.cells, *chosen.refused))
+
+
+def test_contacts_ask_for_a_law():
+    """They have no guards, and impacts all the same."""
+    text = LIBRARY.replace("PostSwitchGradient()", "Newton()").replace(
+        "ZeroVelocity()", "Fremond()"
+    )
+    plan = study_file.parse(text.replace('"pendulum"', '"impacting_stick"'))
+    pair = study_cells.Pair("swing", "moreau", "zero")
+    assert study_cells.refusal(plan, pair) is None
+
+
+def test_the_study_of_contacts_runs_all_its_pairs_in_a_minute():
+    """Also under the second law, and by the guess of a dry run."""
+    file = ROOT / "studies" / "contacts.toml"
+    plan = study_file.read(file)
+    assert all(problem.model().has_contacts for problem in plan.problems.values())
+    found = study_cells.contents(plan)
+    assert not found.refused and len(found.cells) == 3 * 3 * 2 + 3 * 2
+    assert study.survey(plan, file.parent / "nothing").seconds < 90
 
 
 def test_the_library_study_holds_everything():

@@ -15,9 +15,11 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import nsdyn
 from nsdyn import laws, samples
+from nsdyn.cli.commands import app
 from nsdyn.driver import batch_run, blocks, many_runs, sweep_parts, workers
 from nsdyn.driver.arguments import batch_values, setup
 from nsdyn.driver.processes import Processes, TookTooLong, WorkerDied
@@ -51,6 +53,23 @@ BALL = nsdyn.Problem(
     params={"m": jnp.asarray(1.0), "g": jnp.asarray(9.81)},
 )
 STEP = 0.05
+CLOSED_OVER = """
+import jax.numpy as jnp
+import numpy as np
+import nsdyn
+from nsdyn import integrators
+
+third = jnp.array([1 / 3])
+width = lambda: str(third.dtype)
+system = nsdyn.System(mass=lambda q, p: jnp.eye(1), force=lambda q, v, t, p: third * p["f"])
+point = nsdyn.Problem(
+    "point", system, None, q0=[0.0], v0=[0.0], t_end=0.5, params={"f": jnp.asarray(1.0)}
+)
+run = lambda **more: nsdyn.sweep(
+    point, integrators.EventDriven(integrators.RK4()), step=0.05,
+    params={"f": np.linspace(1.0, 2.0, 9)}, **more,
+)
+"""
 # The first ones do not reach the floor.
 HEIGHTS = np.concatenate([np.linspace(5.0, 6.0, 8), np.linspace(0.5, 1.5, RUNS - 8)])[:, None]
 
@@ -259,6 +278,37 @@ def test_a_dask_client_gives_the_same_bits(plain, tmp_path):
         assert_same_bits(plain, run(client=client, folder=tmp_path / "sweep"))
     parts = computed(tmp_path / "sweep")
     assert len(parts) == len(set(parts)) >= 2
+
+
+def test_a_scheduler_is_named_on_the_command_line(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    words = ["sweep", "point_on_track", "--vary", "a=0.4:0.6:9", "--step", "0.05"]
+    options = {"processes": False, "n_workers": 1, "threads_per_worker": 1}
+    found = {}
+    with distributed.LocalCluster(**options, dashboard_address=None) as cluster:
+        for name, more in {"here": [], "there": ["--client", cluster.scheduler_address]}.items():
+            out = tmp_path / f"{name}.nc"
+            done = CliRunner().invoke(app, [*words, *more, "--out", str(out)])
+            assert done.exit_code == 0, done.stderr
+            found[name] = nsdyn.load(out)
+    assert found["here"].ok.all() and len(found["here"]) == 9
+    assert_same_bits(found["here"], found["there"])
+
+
+@pytest.mark.slow
+def test_numbers_have_64_bits_on_a_dask_worker():
+    """Also those that functions of a script close over: in a worker that has not imported nsdyn
+    they would arrive with 32."""
+    distributed = pytest.importorskip("distributed")
+    names = {"__name__": "__main__"}  # so that its functions travel by value
+    exec(CLOSED_OVER, names)
+    plain = names["run"]()
+    assert plain.q.dtype == np.float64 and plain.q[0, -1, 0] != np.float32(plain.q[0, -1, 0])
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        assert client.submit(names["width"]).result() == "float32"  # the trap
+        client.restart()
+        assert_same_bits(plain, names["run"](client=client))
 
 
 def test_runs_that_kill_their_workers_are_given_up(plain, tmp_path):

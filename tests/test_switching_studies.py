@@ -139,6 +139,25 @@ def test_a_smooth_track_loses_no_energy_if_steps_resolve_it(track):
     assert drift[0] < 0.05 and np.all(np.diff(drift) > 0)
 
 
+def test_what_smoothing_costs(track):
+    """Energy, stiffness, iterations and drift, beside the hard switch (the last). A bend that steps
+    resolve turns the velocity by m v_0^2 a sigma, besides the weight."""
+    run, index_2 = read(track, "nsga"), read(track, "index_2")
+    p = switching_track.TRACK
+    assert run.bend_sigma.values.tolist() == [5, 20, 80, np.inf]
+    reaction = run.bend_reaction.values
+    assert reaction[0] == pytest.approx(p["v0"] ** 2 * p["a"] * 5 + p["g"], rel=0.15)
+    assert reaction[3] < p["g"] * 1.01 < reaction[0] < reaction[1]
+    assert run.bend_newton.values[3] < run.bend_newton.values[:3].min()
+    assert run.bend_energy.values[2] > 10 * run.bend_energy.values[3]
+    assert run.bend_drift.values.max() < 1e-11 < 1e-4 < index_2.bend_drift.values.min()
+    # what the hard switch takes is kept on a smooth track
+    kept = p["v0"] ** 2 - 2 * p["g"] * run.smooth_q.values[0, -1, 1]
+    speed = np.linalg.norm(case(track, "nsga", 1.0, p["g"]).v.values[-1])
+    assert run.bend_speed.values[0] == pytest.approx(np.sqrt(kept) - speed, abs=0.2)
+    assert run.bend_speed.values[0] > 0.3
+
+
 def test_shapes_of_the_manifold(track):
     data = read(track, "geometry")
     x = data.line.values[..., 0]

@@ -57,7 +57,7 @@ from nsdyn.cli.options import (
     Step,
     Steps,
 )
-from nsdyn.cli.parse import command_line, parse_samples, parse_settings, parse_steps
+from nsdyn.cli.parse import command_line, made_by, parse_samples, parse_settings, parse_steps
 from nsdyn.errors import FileError, NsdynError, ProblemError, SimulationError
 from nsdyn.studies.lib import written
 
@@ -160,6 +160,8 @@ def run(
     """Simulate one problem and show its final state. A run that stops early writes what it has, and
     the exit code is 1."""
     with reported():
+        from nsdyn.studies.lib import stamps
+
         chosen = _problem(problem, settings)
         method = _integrator(integrator, formulation)
         rule = written.law(law)
@@ -180,11 +182,13 @@ def run(
             trajectory.save(out)
             _describe(out, context)
         if plot is not None and len(trajectory.t):
-            trajectory.plot().savefig(plot)
+            said = stamps.metadata(plot.suffix[1:].lower(), made_by(context))
+            trajectory.plot().savefig(plot, metadata=said)
             print(f"wrote {plot}")
         if animate is not None and len(trajectory.t):
             with counted("frames") as report:
                 trajectory.animate(animate, chosen, speed=speed, progress=report)
+            stamps.stamp_film(animate, made_by(context))
             print(f"wrote {animate}")
         if stopped is not None:
             raise stopped
@@ -209,8 +213,7 @@ def _describe(out: Path, context: typer.Context) -> None:
     """Beside a file, where it comes from: `nsdyn info` reads this."""
     from nsdyn.studies.lib import archive
 
-    described = {"command": command_line(context), **archive.provenance()}
-    archive.write_json(out.with_suffix(".json"), described)
+    archive.write_json(out.with_suffix(".json"), made_by(context))
     print(f"wrote {out} and {out.with_suffix('.json')}")
 
 
@@ -305,6 +308,8 @@ def sweep(
     fail."""
     with reported():
         import nsdyn
+        from nsdyn.studies.lib import archive
+        from nsdyn.studies.lib.study_tables import ORIGIN
 
         _require_target("--out", out, (".nc",))
         chosen = _problem(problem, settings)
@@ -317,6 +322,7 @@ def sweep(
             result = nsdyn.sweep(chosen, method, step=step, law=rule, progress=report, **options)
         show_statuses(result)
         if folder is not None:
+            archive.write_json(folder / ORIGIN, made_by(context))
             print(f"wrote {folder}")
         if out is not None:
             result.save(out)

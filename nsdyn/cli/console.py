@@ -1,9 +1,10 @@
 """Output of the command line: tables, progress, messages, exit codes."""
 
 import sys
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -30,15 +31,29 @@ WIDE = 200  # of tables with many columns, rather than wrapped lines
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Errors become a message on stderr and an exit code: 1 for a run that stopped early, 2 for bad
-    input."""
+    """Errors and warnings become messages on stderr, errors an exit code, too: 1 for a run that
+    stopped early, 2 for bad input."""
     from nsdyn.errors import NsdynError, SimulationError
 
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.showwarning = _told(warnings.showwarning)
+            yield
     except (NsdynError, OSError) as error:
         print(f"nsdyn: {error}", file=sys.stderr)
         raise typer.Exit(1 if isinstance(error, SimulationError) else 2) from None
+
+
+def _told(usual: Callable[..., None]) -> Callable[..., None]:
+    """Our warnings without a line of source: on the command line it is none of the user's."""
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if category.__module__ == "nsdyn.errors":
+            print(f"nsdyn: warning: {message}", file=sys.stderr)
+        else:
+            usual(message, category, *place, **more)
+
+    return show
 
 
 def show_table(

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from nsdyn.cli.console import progress, reported, show_origin
+from nsdyn.cli.parse import made_by
 from nsdyn.errors import ProblemError
 
 INCHES = {"in": 1.0, "mm": 1 / 25.4, "cm": 1 / 2.54, "pt": 1 / 72.27}  # points of TeX
@@ -17,7 +18,8 @@ def redraw(
         list[str],
         typer.Argument(
             metavar="[STUDY]...",
-            help="Names from `nsdyn list`, or study files; default: all that are in the folder.",
+            help="Names from `nsdyn list`, study files, folders of `nsdyn compare --out`, runs and "
+            "sweeps that were saved; default: all studies that are in the folder.",
         ),
     ] = [],  # noqa: B006  typer copies it
     folder: Annotated[
@@ -34,7 +36,8 @@ def redraw(
 ) -> None:
     """Draw the figures of studies again from archived data, with the width, font and formats that a
     journal asks for. Nothing is computed; a study whose data are missing is an error. Figures are
-    drawn where they are: study files in the folder that is named after them."""
+    drawn where they are: study files in the folder that is named after them, runs beside their
+    files."""
     with reported():
         from nsdyn.studies.lib import redrawing, style
 
@@ -49,11 +52,16 @@ def redraw(
 
 def info(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A figure, table, netCDF file or study folder.")
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="A figure, film, table, page or netCDF file; a folder of a study or a sweep.",
+        ),
     ],
 ) -> None:
     """Tell where a file comes from: the study and its data, settings, versions, commit, date, and
-    the command that makes it again."""
+    the command that makes it again. Figures, films, pages, and tables in Markdown and LaTeX carry
+    it with them; other files are asked where they were written."""
     with reported():
         from nsdyn.studies.lib.origin import origin
 
@@ -61,6 +69,7 @@ def info(
 
 
 def report(
+    context: typer.Context,
     folder: Annotated[
         Path,
         typer.Argument(help="What `nsdyn figures --out` or `nsdyn compare --out` has written."),
@@ -86,7 +95,7 @@ def report(
             have = {x["problem"] for x in shown if any(run["events"] for run in x["runs"])}
             known = {motion.name: motion for motion in motions.SHOWN if motion.name not in have}
             shown += [motions.computed(known[name]) for name in progress(known, "motion")]
-        print(f"wrote {page.write(out, studies, shown)}")
+        print(f"wrote {page.write(out, studies, shown, made_by(context))}")
 
 
 def _inches(text: str) -> float:

@@ -105,6 +105,13 @@ def signature(cls: type) -> str:
     return f"{cls.__name__}({', '.join(parts)})"
 
 
+def made_by(context: typer.Context) -> dict[str, Any]:
+    """What files that a command writes say of themselves: the command, versions, commit, date."""
+    from nsdyn.studies.lib import archive  # slow to import
+
+    return {"command": command_line(context), **archive.provenance()}
+
+
 def command_line(context: typer.Context) -> str:
     """The command that is being carried out, as one would type it."""
     words = ["nsdyn", context.info_name or ""]

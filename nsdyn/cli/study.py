@@ -1,5 +1,6 @@
 """Commands that run studies: `nsdyn study` those of a file, `nsdyn figures` our own."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -129,7 +130,7 @@ def figures(
     each study, chosen at random, is computed again; the exit code is 1 if it differs."""
     with reported():
         from nsdyn import studies
-        from nsdyn.studies.lib import redrawing
+        from nsdyn.studies.lib import archive, redrawing
         from nsdyn.studies.lib import verify as verification
 
         chosen = {name: studies.get(name) for name in study or studies.names()}
@@ -146,4 +147,6 @@ def figures(
         files: list[Path] = []
         for name in progress(chosen, "study"):
             files += redrawing.made(chosen[name], out / name, force)
+            made_by = shlex.join(["nsdyn", "figures", name, "--out", str(out)])
+            archive.remember_command(out / name / "data", made_by)
         print("\n".join(str(file) for file in files))

@@ -366,6 +366,16 @@ def _has_many_rows(known: Work, run: Setup, own: Values, shared: Values) -> bool
     return known.many_rows
 
 
+def may_be_native() -> bool:
+    """Whether native programs are asked for, or wanted and possible on this machine."""
+    if choice() != "auto":
+        return choice() == "native"
+    try:
+        return bool(compiler())
+    except Unsupported:
+        return False
+
+
 def has_many_rows(run: Setup, values: Values) -> bool:
     """Whether a run with these values has more than MANY_ROWS rows of contacts."""
     if not any(part.unilateral for part in run.parts):

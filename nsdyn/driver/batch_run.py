@@ -77,7 +77,7 @@ def _is_for_lanes(run: Setup, batch: Batch, size: int, fitting: float) -> bool:
             f"memory: native programs take {LANES} trajectories at a time, found room for "
             f"{int(fitting)}. Raise memory or save_every, or lower max_events"
         )
-    if wanted == "xla" or fitting < LANES:
+    if not backends.may_be_native() or fitting < LANES:
         return False
     if wanted == "native" or size >= LANES:
         return True

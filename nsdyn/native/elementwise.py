@@ -119,6 +119,24 @@ def convert(lower: Lowering, equation, x: Value) -> Value:
     return entrywise(lower, kind, lambda a: lower.graph.make("convert", kind, (a,)), x)
 
 
+@primitive("shift_left", "shift_right_logical", "shift_right_arithmetic")
+def shift(lower: Lowering, equation, x: Value, by: Value) -> Value:
+    if kind_out(equation) != INT:
+        raise Unsupported("shifts of other integers than those of 64 bits")
+    op, make = equation.primitive.name, lower.graph.make
+    return entrywise(lower, INT, lambda a, b: make(op, INT, (a, b)), x, by)
+
+
+@primitive("bitcast_convert_type")
+def bitcast(lower: Lowering, equation, x: Value) -> Value:
+    """As in `jnp.copysign` and `jnp.frexp`."""
+    kind, of = kind_out(equation), kind_in(equation)
+    if {kind, of} != {FLOAT, INT}:
+        raise Unsupported("the bits of numbers other than those of 64 bits")
+    op = "bits" if of == FLOAT else "of_bits"
+    return entrywise(lower, kind, lambda a: lower.graph.make(op, kind, (a,)), x)
+
+
 @primitive("round")
 def round_(lower: Lowering, equation, x: Value) -> Value:
     op = "even" if int(equation.params["rounding_method"]) == 1 else "round"
@@ -658,17 +676,23 @@ LOGICAL = {"max": "or", "min": "and", None: None}
 COMBINE_FLAGS = {name: LOGICAL.get(op, op) for name, op in COMBINE.items()}
 
 
+def _combination(equation, kind: str, size: int) -> str | None:
+    """What becomes of an old and a new number; None if the new one takes the place."""
+    op = (COMBINE_FLAGS if kind == BOOL else COMBINE)[equation.primitive.name]
+    if op is None and equation.params["update_jaxpr"] is not None:
+        raise Unsupported("scatter by a function, as in x.at[i].apply(f)")
+    if size > 4 * SMALL:
+        raise Unsupported("scatter of a large array")
+    return op
+
+
 @primitive(*COMBINE)
 def scatter(lower: Lowering, equation, x: Value, indices: Value, updates: Value) -> Value:
     """x[start(indices[batch]) + window] = updates[batch, window]; windows that stick out are
     dropped, or clipped."""
     params = equation.params
     d, kind, of = params["dimension_numbers"], kind_out(equation), kind_in(equation, 1)
-    op = (COMBINE_FLAGS if kind == BOOL else COMBINE)[equation.primitive.name]
-    if op is None and params["update_jaxpr"] is not None:
-        raise Unsupported("scatter by a function, as in x.at[i].apply(f)")
-    if updates.size > 4 * SMALL:
-        raise Unsupported("scatter of a large array")
+    op = _combination(equation, kind, updates.size)
     batch = [k for k in range(len(updates.shape)) if k not in d.update_window_dims]
     kept = [
         a

@@ -73,6 +73,11 @@ F bool finite_(double x) { return x - x == 0; }
 F i8 div_(i8 a, i8 b) { return b == 0 ? -1 : b == -1 ? (i8)(0 - (unsigned long)a) : a / b; }
 F i8 rem_(i8 a, i8 b) { return b == 0 ? a : b == -1 ? 0 : a % b; }
 F double rem_(double a, double b) { return fmod(a, b); }
+F i8 shl_(i8 a, i8 b) { return (unsigned long)b < 64 ? (i8)((unsigned long)a << b) : 0; }
+F i8 shr_(i8 a, i8 b) { return (unsigned long)b < 64 ? (i8)((unsigned long)a >> b) : 0; }
+F i8 sar_(i8 a, i8 b) { return a >> ((unsigned long)b < 64 ? b : 63); }
+F i8 bits_(double x) { i8 y; __builtin_memcpy(&y, &x, 8); return y; }
+F double of_bits_(i8 x) { double y; __builtin_memcpy(&y, &x, 8); return y; }
 F i8 to_int(double x)
 {
     if (x != x) return 0;
@@ -197,7 +202,9 @@ EACH1(sqrt_) EACH1(floor_) EACH1(ceil_) EACH1(round_) EACH1(even_) EACH1(tan) EA
 EACH1(acos) EACH1(atan) EACH1(sinh) EACH1(cosh) EACH1(tanh) EACH1(asinh) EACH1(acosh) EACH1(atanh)
 EACH1(exp) EACH1(exp2) EACH1(expm1) EACH1(log) EACH1(log1p) EACH1(cbrt) EACH1(erf) EACH1(erfc)
 EACH2(vd, atan2) EACH2(vd, pow) EACH2(vd, rem_) EACH2(vl, rem_) EACH2(vl, div_)
-EACH2(vd, nextafter)
+EACH2(vd, nextafter) EACH2(vl, shl_) EACH2(vl, shr_) EACH2(vl, sar_)
+F vl bits_(vd x) { return (vl)x; }
+F vd of_bits_(vl x) { return (vd)x; }
 /* Lane by lane without a loop, in which numbers would go through memory. */
 #define VALUES(T, f) (T){LANES(f, COMMA)}
 #define COMMA ,

@@ -41,6 +41,11 @@ CALLS = {
     "sign": "sign_",
     "is_finite": "finite_",
     "rem": "rem_",
+    "shift_left": "shl_",
+    "shift_right_logical": "shr_",
+    "shift_right_arithmetic": "sar_",
+    "bits": "bits_",
+    "of_bits": "of_bits_",
     **{
         name: name
         for name in [

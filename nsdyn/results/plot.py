@@ -52,10 +52,19 @@ def figure(run: Solution) -> "matplotlib.figure.Figure":
     figure.align_ylabels(axes)
     axes[-1].set_xlabel("t [s]" if any(map(unit_of, run.coordinates)) else "t", fontsize=9)
     number = f", {len(runs)} of {len(run)} runs" if run.is_batch else ""
-    axes[0].set_title(
-        f"{run.problem}: {run.integrator}, {run.law}{number}", fontsize=8, loc="left", wrap=True
-    )
+    title = f"{run.problem}: {run.integrator}, {run.law}{number}{_end(run)}"
+    axes[0].set_title(title, fontsize=8, loc="left", wrap=True)
     return figure
+
+
+def _end(run: Solution) -> str:
+    """How the run, or runs of a batch, stopped early."""
+    if run.is_batch:
+        stopped = int(np.sum(~run.ok))
+        return f"; {stopped} of all {len(run)} stopped early" if stopped else ""
+    if run.ok:
+        return ""
+    return f"; stopped at t = {float(run.t_stop):.6g}: {run.meaning(run.status)[0]}"
 
 
 def _some(batch: Solution) -> list[Solution]:

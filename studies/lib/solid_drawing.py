@@ -5,7 +5,7 @@ A body is a list of `Part`s, each with its outline and its lines in the picture,
 tells which part hides which.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -54,7 +54,7 @@ def draw(ax: Axes, parts: list[Part], zorder: float = 2.0) -> list:
     drawn: list = []
     for part in sorted(parts, key=lambda part: part.depth):
         zorder += 1e-3
-        look = {"facecolor": part.colour, "edgecolor": EDGE, "linewidth": 0.8}
+        look: dict[str, Any] = {"facecolor": part.colour, "edgecolor": EDGE, "linewidth": 0.8}
         drawn.append(ax.add_patch(Polygon(part.outline, zorder=zorder, **look)))
         for line in part.lines:
             drawn += ax.plot(*line.T, color=EDGE, linestyle="-", linewidth=0.6, zorder=zorder)

@@ -134,7 +134,7 @@ def refusal(plan: Plan, pair: Pair) -> str | None:
     """Why a pair cannot, or need not, run; None if it shall."""
     problem, law = plan.problems[pair.problem], plan.laws[pair.law]
     first = next(iter(plan.laws))
-    if pair.law != first and not sum(problem.model().guard_counts):
+    if pair.law != first and not problem.model().may_have_events:
         return f"{NOT_ASKED}; see {first}"
     return arguments.refusal(problem, plan.integrators[pair.integrator], law)
 

@@ -43,7 +43,7 @@ each step. An open mark: some phases did not reach the end. Run times are CPU se
 CAPTION_OF_PROFILE = """
 profile: the share of all cases (problem, law and step) in which an integrator has an error, or a run time, of at most so many times that
 of the best one (E. D. Dolan, J. J. More, Math. Program. 91, 2002). On the left: how often it is the best; on the right: how often it
-reaches the end in all phases.
+reaches the end in all phases, at whatever cost up to a million times that of the best.
 """
 
 
@@ -134,8 +134,9 @@ def _profile(result: StudyResult) -> Figure:
             zip(result.plan.integrators, found.share, strict=True)
         ):
             look = _look(j) | {"marker": "", "zorder": 2 - 0.01 * j}
-            tau, height = np.append(found.tau, np.inf), np.append(share, share[-1])
-            ax.step(np.minimum(tau, end), height, where="post", label=integrator, **look)
+            seen = found.tau <= end
+            tau, height = np.append(found.tau[seen], end), share[seen]
+            ax.step(tau, [*height, height[-1]], where="post", label=integrator, **look)
         what = LABELS.get(name, name).partition(" [")[0]
         ax.set(
             xscale="log", xlim=(1.0, end), ylim=(-0.02, 1.02), xlabel=f"{what} / that of the best"

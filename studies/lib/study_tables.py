@@ -6,27 +6,31 @@ import io
 import re
 from pathlib import Path
 
-from nsdyn.studies.lib import archive, schemes, study_summary
+from nsdyn.studies.lib import archive, schemes, study_counts, study_summary
 from nsdyn.studies.lib.study_cells import NOT_ASKED
 from nsdyn.studies.lib.study_result import StudyResult
 from nsdyn.studies.lib.tables import Table
 
 REASON = re.compile(r"\((\d+)\) (.*)", re.DOTALL)  # a note that a row points to
-SUMMARY, PAIRS, ORIGIN = "summary", "pairs.csv", "origin.json"
+SUMMARY, PAIRS, COUNTS, ORIGIN = "summary", "pairs.csv", "counts.md", "origin.json"
 
 
 def write(result: StudyResult, folder: str | Path, command: str) -> list[Path]:
     """summary.md and summary.csv: a row for each integrator and law, over all problems. pairs.csv:
-    a row for each pair that was run, given up or refused. origin.json: the command, the versions
-    and the commit. Returns the files."""
+    a row for each pair that was run, given up or refused. counts.md: how many those are, and the
+    orders that they show. origin.json: the command, the versions and the commit. Returns the
+    files."""
     folder = Path(folder)
-    origin = {"title": result.plan.title, "command": command, **archive.provenance()}
+    told_by = {"title": result.plan.title, "command": command, "shape": result.plan.shape}
+    origin = told_by | archive.provenance()
     summary = study_summary.summary(result)
     told = summary._replace(notes=[*summary.notes, provenance_text(origin)])
+    rows = pairs(result.table)
     files = [
         schemes.write(folder / f"{SUMMARY}.md", told.markdown()),
         schemes.write(folder / f"{SUMMARY}.csv", summary.csv()),
-        schemes.write(folder / PAIRS, pairs(result.table)),
+        schemes.write(folder / PAIRS, rows),
+        schemes.write(folder / COUNTS, study_counts.text(rows, result.plan.shape)),
     ]
     return [*files, archive.write_json(folder / ORIGIN, origin | {"notes": _notes(result.table)})]
 

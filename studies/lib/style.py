@@ -5,8 +5,7 @@ changes what journals ask for; while `looking` lasts, all figures have it. A fil
 which study it is (`nsdyn info`).
 """
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -19,10 +18,12 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from numpy.typing import ArrayLike
 
 from nsdyn.errors import ProblemError
 from nsdyn.studies.lib.archive import about, replace
+from nsdyn.studies.lib.stamps import metadata
 
 COLUMN = 3.5  # inches
 DOUBLE = 7.2
@@ -53,9 +54,6 @@ POINTS = 9.0
 SMALLER = ("xtick.labelsize", "ytick.labelsize", "legend.fontsize")
 MATH_FACES = ("rm", "sf", "tt", "cal")
 FORMATS = ("pdf", "svg", "png")
-# Where a file says what it is, and what of it changes with the time of day.
-ABOUT = {"pdf": "Subject", "svg": "Description", "png": "Description"}
-CLOCK = {"pdf": "CreationDate", "svg": "Date", "png": "Software"}
 
 RC: dict[Any, Any] = {
     "svg.hashsalt": "nsdyn",  # the same names in each file
@@ -188,10 +186,28 @@ def jumping_line(ax: Axes, t: ArrayLike, y: ArrayLike, **options: Any) -> None:
 def save(fig: Figure, folder: str | Path, name: str) -> list[Path]:
     """Save the figure in the formats of the look; the same data give the same bytes."""
     folder = Path(folder)
-    text = json.dumps(about(folder, "figure", name), ensure_ascii=True)
+    said = about(folder, "figure", name)
     files = []
     for kind in _look.get(PLAIN).formats:
-        told = {ABOUT[kind]: text, CLOCK[kind]: None}
+        told = metadata(kind, said)
         write = lambda path, told=told: fig.savefig(path, metadata=told)
         files.append(replace(folder / f"{name}.{kind}", write))
+    return files
+
+
+def save_plot(draw: Callable[[], Figure], path: Path, told: Mapping[str, Any]) -> list[Path]:
+    """Save a plot of a run, which is over two columns, in the look and the formats that are asked
+    for, under the name of the run. `told` is what the files say of themselves."""
+    look = _look.get(PLAIN)
+    files = []
+    with use():
+        fig = draw()
+        scale = look.width / COLUMN
+        fig.set_size_inches(scale * fig.get_figwidth(), scale * fig.get_figheight())
+        for text in fig.findobj(Text):
+            text.set_fontsize(points(float(text.get_fontsize())))
+        for kind in look.formats:
+            said = metadata(kind, told)
+            write = lambda part, said=said: fig.savefig(part, metadata=said)
+            files.append(replace(path.with_suffix(f".{kind}"), write))
     return files

@@ -5,15 +5,13 @@ Those in Markdown and LaTeX carry in a comment which table of which study they a
 
 import csv
 import io
-import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nsdyn.studies.lib import archive
+from nsdyn.studies.lib import archive, stamps
 
 KINDS = ("txt", "md", "tex", "csv")
-COMMENTS = {"md": "\n<!-- nsdyn: {} -->\n", "tex": "% nsdyn: {}\n"}
 
 SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
@@ -29,7 +27,7 @@ class Table(NamedTuple):
 
     title: str
     head: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
     notes: list[str]
     names: int = 1
 
@@ -86,13 +84,13 @@ def write(
 ) -> list[Path]:
     """Write a table of a study in all kinds, or some of them; returns the files."""
     texts = {"txt": f"{table}\n", "md": table.markdown(), "tex": table.latex(), "csv": table.csv()}
-    about = json.dumps(archive.about(folder, "table", name), ensure_ascii=True)
+    about = archive.about(folder, "table", name)
     files = []
     for kind in kinds:
-        comment = COMMENTS.get(kind, "").format(about)
+        comment = stamps.comment(kind, about)
         text = texts[kind] + comment if kind == "md" else comment + texts[kind]
-        path = Path(folder) / f"{name}.{kind}"
-        files.append(archive.replace(path, lambda part, text=text: part.write_text(text, "utf-8")))
+        put = lambda part, text=text: part.write_text(text, "utf-8")
+        files.append(archive.replace(Path(folder) / f"{name}.{kind}", put))
     return files
 
 

@@ -118,7 +118,14 @@ def _beside_siconos(box: float, repeats: int) -> list[Line]:
 def siconos(repeats: int, steps: int = STEPS) -> dict[str, float] | None:
     """Seconds of a step and the last height of the box in Siconos; None if it is not there."""
     box = falling_box()
-    given = {"step": STEP, "steps": steps, "repeats": repeats, "mass": MASS, "g": G, "mu": MU}
+    given: dict[str, Any] = {
+        "step": STEP,
+        "steps": steps,
+        "repeats": repeats,
+        "mass": MASS,
+        "g": G,
+        "mu": MU,
+    }
     given |= {"e": E, "half": HALF, "q": np.asarray(box.q0).tolist()}
     given |= {"v": np.asarray(box.v0).tolist()}
     script = str(Path(__file__).with_name("siconos_box.py"))

@@ -60,12 +60,11 @@ def _film(
     """A run with its parameters; None if the data are no run of this problem."""
     if "t" not in data or "q" not in data or data.q.shape != (data.t.size, problem.q0.size):
         return None
-    structure = jax.tree.structure(problem.params)
     try:
-        found = structure.flatten_up_to(restored(settings["params"], structure))
+        found = restored(settings["params"], jax.tree.structure(problem.params))
     except ProblemError:  # it was made with settings that change its parameters
         return None
-    params = plain(jax.tree.unflatten(structure, [np.asarray(x) for x in found]))
+    params = plain(jax.tree.map(lambda _, x: np.asarray(x), problem.params, found))
     t, rows = data.t.values, _rows(data.t.values)
     energy = data.energy.values[rows] if "energy" in data else None
     return Film(_label(name), t[rows], data.q.values[rows], params, energy, _events(data))
@@ -95,11 +94,11 @@ def _events(data: Dataset) -> list[dict[str, Any]]:
 
 
 def _limits(data: Dataset, t: float) -> dict[str, str]:
-    """The limits from both sides, if two rows at this time hold them."""
+    """The limits from both sides, if rows at this time hold them."""
     rows = np.flatnonzero(data.t.values == t)
-    if len(rows) != 2:
+    if len(rows) < 2:
         return {}
-    left, right = rows
+    left, right = rows[[0, -1]]
     told = {}
     if "v" in data:
         v = data.v.values

@@ -4,7 +4,7 @@ import base64
 import html
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from PIL import Image
 
 import nsdyn
-from nsdyn.studies.lib import archive
+from nsdyn.studies.lib import archive, stamps
 from nsdyn.studies.lib.report.collect import Study, Table
 
 SHOWN_BY = "player"  # the place of the player on the page
@@ -44,9 +44,15 @@ PLAYER = """\
 """
 
 
-def write(path: str | Path, studies: Sequence[Study], motions: Sequence[dict[str, Any]]) -> Path:
-    """Write the page, at once or not at all."""
+def write(
+    path: str | Path,
+    studies: Sequence[Study],
+    motions: Sequence[dict[str, Any]],
+    about: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write the page, at once or not at all; `about` says who made it (`nsdyn info`)."""
     text = page(studies, motions)
+    text += "" if about is None else stamps.comment("html", about)
     return archive.replace(Path(path), lambda part: part.write_text(text, "utf-8"))
 
 

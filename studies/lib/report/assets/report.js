@@ -85,7 +85,7 @@ class Player {
     const labels = this.motion.runs.map((run) => run.label);
     fill($("first"), labels);
     fill($("second"), ["nothing", ...labels]);
-    $("second").selectedIndex = Math.min(labels.length, 2);
+    $("second").selectedIndex = labels.length > 1 ? 2 : 0; // alone, or the first two
     this.time = 0;
     return this.show();
   }
