@@ -66,7 +66,8 @@ def test_it_is_accepted(page, line, mentioned):
     for text in found["law"]:
         written.law(text)
     assert set(found["problem"]) <= set(problems.names())
-    assert set(found["study"]) <= set(studies.names())
+    if not line.startswith("nsdyn redraw"):  # which takes folders, too
+        assert set(found["study"]) <= set(studies.names())
 
 
 def test_there_are_many():
