@@ -212,10 +212,10 @@ def compare(
     }
     references = {run.law: run for title, run in done.items() if todo[title].is_reference}
     exact = {
-        job.names[1]: found
+        job.names[1]: form
         for title, job in todo.items()
         if job.is_reference and done[title].has_rows
-        if (found := closed(closed_form, problem, job.law, done[title].data)) is not None
+        if (form := closed(closed_form, problem, job.law, done[title].data)) is not None
     }
     found = Comparison(
         problem=problem.name,

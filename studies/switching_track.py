@@ -317,7 +317,7 @@ def draw(folder: str | Path) -> list[Path]:
     files += tables.write(folder, _residuals(values, TABLE.format(**settings)))
     smooth = {name: read(name)[0] for name in settings["schemes"]}
     if all("bend_sigma" in x for x in smooth.values()):
-        files += tables.write(folder, _bends(smooth), "smoothed")
+        files += tables.write(folder, _smoothed(smooth), "smoothed")
     return files
 
 
@@ -336,7 +336,7 @@ def _residuals(values: Dataset, title: str) -> Table:
     return Table(title, ("scheme", *head, "energy"), rows, [])
 
 
-def _bends(runs: dict[str, Dataset]) -> Table:
+def _smoothed(runs: dict[str, Dataset]) -> Table:
     shown = {"bend_newton": "{:.0f}", "bend_reaction": "{:.0f}", "bend_speed": "{:+.3f}"}
     rows = [
         (

@@ -45,7 +45,9 @@ def write(data: Path, found: Comparison, names: Mapping[int, str]) -> None:
 def _write_exact(data: Path, name: str, exact: Dataset) -> str:
     """A closed form in the place of a run; returns its name in the archive."""
     name = slug(name)
-    values = {k: (x.dims, x.values, x.attrs) for k, x in exact.data_vars.items() if k not in TIMES}
+    values = {
+        str(k): (x.dims, x.values, x.attrs) for k, x in exact.data_vars.items() if k not in TIMES
+    }
     archive.write(data, name, values, {"closed form": name})
     archive.write_timing(data, name, {k: float(exact[k]) for k in TIMES if k in exact})
     return name
