@@ -21,7 +21,6 @@ PAGES = [
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MENTIONED = re.compile(r"`(nsdyn [a-z][^`]*)`")
 LANGUAGES = {"python", "sh", "toml", "text", "{eval-rst}", "{toctree}", "{include}"}
-PLAIN = {"library.md"}  # its blocks have no language
 NAMES = ("integrator", "law", "problem", "study")
 
 
@@ -77,4 +76,4 @@ def test_there_are_many():
 def test_every_block_has_a_language():
     for page in PAGES:
         for label, _ in FENCE.findall(page.read_text("utf-8")):
-            assert label.split(" ")[0] in LANGUAGES or page.name in PLAIN, f"{page}: {label!r}"
+            assert label.split(" ")[0] in LANGUAGES, f"{page}: {label!r}"

@@ -243,6 +243,7 @@ def test_errors_of_the_builder(add, words):
     with pytest.raises(ProblemError) as error:
         add(robot)
     assert all(word in str(error.value) for word in words), str(error.value)
+    assert robot.tree.nv == 4  # what was refused is no part of it
 
 
 def test_frames_by_name():

@@ -154,6 +154,7 @@ class Bodies:
                 f"{where}: stiffness: expected none, as the attitude is no vector; write the "
                 "torque as a motor"
             )
+        before = self._index(where, parent)
         nv = KINDS[kind].nv
         each = lambda key: self._each(f"{where}: {key}", body.get(key, 0.0), nv)
         turn_axis = (0.0, 0.0, 1.0) if self._flat and kind == "hinge" else axis
@@ -168,7 +169,7 @@ class Bodies:
                 **{key: each(key) for key in ("rotor", "damping", "stiffness", "rest")},
             }
         )
-        self._parents.append(self._index(where, parent))
+        self._parents.append(before)
         self._kinds.append(kind)
         self._names.append(name)
         return name

@@ -99,7 +99,8 @@ class GuardScan(NamedTuple):
 
     fired: which guards fall through zero.
     first_zero: the fraction of the step at which each first does so; infinite if it does not.
-    fell_back: whether a guard resting at zero became negative again.
+    fell_back: whether a guard resting at zero became negative again, before any fires: beyond an
+        event the step says nothing.
     """
 
     fired: Bool[Array, " k"]
@@ -122,12 +123,13 @@ def scan_guards(
     surface: Surface = start.own
     each = jax.vmap(_scan_one, in_axes=(1, 0, 0))
     fired, first_zero, back = each(values, surface.tolerance, surface.departure_rate * h)
-    return GuardScan(fired, first_zero, jnp.any(back))
+    return GuardScan(fired, first_zero, jnp.any(back < jnp.min(first_zero, initial=jnp.inf)))
 
 
 def _scan_one(values: Array, tolerance: Scalar, rise: Scalar) -> tuple[Array, Array, Array]:
-    """`GuardScan` for one guard. If it starts at zero (tolerance > 0) it can fire only after it has
-    risen above its tolerance; `rise` is its departure rate times the step."""
+    """Whether and where one guard fires, and where it is seen to have fallen back, else infinite.
+    If it starts at zero (tolerance > 0) it can fire only after it has risen above its tolerance;
+    `rise` is its departure rate times the step."""
     n = values.shape[0] - 1
     number = np.arange(1.0, n + 1)
     earliest = lambda which, of: jnp.min(jnp.where(which, of, jnp.inf))
@@ -143,7 +145,8 @@ def _scan_one(values: Array, tolerance: Scalar, rise: Scalar) -> tuple[Array, Ar
     crossing = earliest(beyond, number - 1 + _crossings(values, tolerance, rise / n))
     dipping = earliest(dip, number[:-1] + _roots(values, dip))
     first_zero = jnp.where(fired, jnp.minimum(crossing, dipping) / n, jnp.inf)
-    return fired, first_zero, earliest(beyond, number) < risen
+    fall = earliest(beyond, number)
+    return fired, first_zero, jnp.where(fall < risen, fall / n, jnp.inf)
 
 
 def _crossings(values: Float[Array, " samples_and_one"], tolerance: Scalar, rise: Scalar) -> Array:
