@@ -53,7 +53,7 @@ REFERENCE = nsdyn.Reference(
     agrees=(
         nsdyn.Agreement("EventDriven(RK4())", 4000, 1e-6),
         nsdyn.Agreement("EventDriven(DormandPrince(order=8, rtol=1e-11, atol=1e-13))", 50, 1e-8),
-        nsdyn.Agreement("NSGA()", 100000, 1e-6),
+        nsdyn.Agreement("NSGA()", 110000, 1e-6),  # one of 100,000 ends at a singular position
         nsdyn.Agreement("GeneralizedAlpha(index=2)", 100000, 1e-6),
         nsdyn.Agreement("GeneralizedAlpha(index=3)", 100000, 1e-6),
     ),
