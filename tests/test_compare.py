@@ -172,7 +172,8 @@ def test_files(compared):
     assert set(index["names"]) == {f"{run}--PostSwitchGradient" for run in runs}
     data = {f"{key}.{kind}" for key in index["names"].values() for kind in ("nc", "json")}
     found = {file.name for file in (folder / "data").iterdir()}
-    assert found == data | {"index.json", "timing.json", "comparison.json"}
+    exact = {f"closed-form-PostSwitchGradient.{kind}" for kind in ("nc", "json")}
+    assert found == data | exact | {"index.json", "timing.json", "comparison.json"}
     with open(folder / "table.csv", newline="", encoding="utf-8") as file:
         table = list(csv.DictReader(file))
     assert [line["integrator"] for line in table] == [SCHEME, CLASSICAL]
