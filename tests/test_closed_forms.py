@@ -155,7 +155,7 @@ def test_references_of_a_study(folder):
     corner = result.references["ramp", "after"]
     assert 0 < corner.error_q < 1e-15 and 0 < corner.error_v < 1e-14
     assert "constant accelerations, (5) of its file; round-off changes q by" in corner.text
-    assert "It is within" in corner.text and "closed form, Galileo;" in str(result)
+    assert "The finer run is within" in corner.text and "closed form, Galileo;" in str(result)
     row = next(x for x in result.table.rows if x[:3] == ("ramp", "after", "moreau"))
     place = result.table.head.index("reference")
     assert row[place] == "closed form" and float(row[place + 1]) == pytest.approx(
