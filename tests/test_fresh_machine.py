@@ -35,7 +35,8 @@ def run(machine: Path, cache: str, **settings: str) -> tuple[str, float]:
     """The backend and the last position of a run in a new process, which leaves nothing but in the
     cache, and there finished programs only."""
     own = ("NSDYN_BACKEND", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR", "CXX")
-    kept = {name: value for name, value in os.environ.items() if name not in own}
+    free = lambda name: name not in own and not name.startswith("JAX_")
+    kept = {name: value for name, value in os.environ.items() if free(name)}
     places = {
         "HOME": str(machine / "home"),
         "TMPDIR": str(machine / "temporary"),
