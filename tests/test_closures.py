@@ -84,6 +84,7 @@ def four_bar_angles(x):
     return coupler, jnp.arctan2(C[1], C[0] - 2.5)
 
 
+@pytest.mark.slow
 def test_four_bar():
     mass, inertia = (1.0, 1.5, 0.8), (0.3, 0.6, 0.2)
     start, rate = 1.0, 0.5

@@ -150,6 +150,7 @@ def test_a_ball_follows_a_vibrating_table():
     np.testing.assert_allclose(found.v[hits + 1, 0], 0.4905, atol=4e-3)
 
 
+@pytest.mark.slow
 def test_a_slider_rattles_in_its_guide():
     """Two corners hit at once, the first time near 2.7 ms."""
     found = nsdyn.simulate(problems.clearance_slider_crank(), MoreauJean(), step=2e-5, t_end=4e-3)

@@ -309,14 +309,20 @@ def test_accumulation_needs_contacts():
         nsdyn.accumulation(HOPS, found)
 
 
-@pytest.mark.parametrize("spheres", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_a_batch_with_contacts_is_native_and_equals_its_runs(monkeypatch, spheres):
+@pytest.mark.parametrize(
+    ("problem", "t_end"),
+    [
+        pytest.param(problems.sphere_pile(4), 0.1, id="pile", marks=pytest.mark.slow),
+        pytest.param(problems.rotating_ball(), 0.6, id="ball"),
+    ],
+)
+def test_a_batch_with_contacts_is_native_and_equals_its_runs(monkeypatch, problem, t_end):
     monkeypatch.setenv("NSDYN_BACKEND", "native")
-    problem = problems.sphere_pile(spheres)
-    v0 = np.linspace(0.0, -0.3, 9)[:, None] * np.tile([0.0, 0.0, 1.0, 0.0, 0.0, 0.0], spheres)
-    options = {"step": 2e-3, "t_end": 0.1, "save_every": 10}
+    v0 = np.asarray(problem.v0) * np.ones((9, 1))
+    v0[:, 2::6] -= np.linspace(0.0, 0.3, 9)[:, None]
+    options = {"step": 2e-3, "t_end": t_end, "save_every": 10}
     batch = nsdyn.sweep(problem, MoreauJean(), v0=v0, **options)
-    assert batch.backend == "native"
+    assert batch.backend == "native" and np.all(batch.events.count > 0)
     for k, v in enumerate(v0):
         one = nsdyn.simulate(problem, MoreauJean(), v0=v, check=False, **options)
         assert batch.status[k] == one.status
