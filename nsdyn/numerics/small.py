@@ -28,6 +28,7 @@ UNROLL = 5
 UNROLL_DEFINITE = 6  # for positive definite matrices, such as the mass matrix of a 6R robot
 SMALLEST = jnp.finfo(float).tiny
 IN_LOOP = 16  # unknowns for elimination with pivoting in a loop
+ROUND_OFF = 10 * jnp.finfo(float).eps  # of products of unit rows
 WELL_APART = 1e-2  # squared sine above which an angle costs no digits
 
 
@@ -301,26 +302,33 @@ def spanning(
     products: Float[Array, "n n"], preferred: Bool[Array, " n"] | None = None
 ) -> Bool[Array, " n"]:
     """Independent rows with the span of all rows: `preferred` ones first, then earlier ones, but no
-    row at a small angle to those already chosen as long as there is a better one. (Of rows that
-    depend on it the elimination would leave 1e-16 / sine^2, which must not be mistaken for another
-    direction.)"""
+    row at a small angle to those already chosen as long as there is a better one.
+
+    Row i less its projection on the rows chosen so far is t_i, a combination of unit rows, and its
+    square t_i K t_i^T with the products K. Elimination in K gives the same squares with an error of
+    1e-16 over the product of all earlier ones; here errors of t_i count squared, and those of K are
+    known: a square below 1e-16 |t_i|^2 may be zero."""
     n = products.shape[0]
     if n == 0:
         return jnp.zeros(0, bool)
     products = lax.stop_gradient(products)
     scale = _lengths(products)
+    unit = products / scale[:, None] / scale[None, :]
     rank = jnp.arange(n, 0.0, -1.0) + (0.0 if preferred is None else jnp.where(preferred, n, 0.0))
 
     def take(_, carry):
-        rest, taken = carry
-        pivots = jnp.where(taken, 0.0, jnp.diagonal(rest))
-        j = jnp.argmax(jnp.where(pivots > WELL_APART, 1.0 + rank, pivots))
-        found = pivots[j] > SMALLEST_PIVOT
-        column = jnp.where(found, rest[:, j] / jnp.where(found, pivots[j], 1.0), 0.0)
-        return rest - column[:, None] * rest[j][None, :], taken.at[j].max(found)
+        rests, squares, taken = carry
+        j = jnp.argmax(jnp.where(squares > WELL_APART, 1.0 + rank, squares))
+        image = unit @ rests[j]
+        square = rests[j] @ image
+        noise = ROUND_OFF * jnp.sum(jnp.abs(rests[j])) ** 2
+        found = square > jnp.maximum(SMALLEST_PIVOT, noise)
+        column = jnp.where(found, rests @ image / jnp.where(found, square, 1.0), 0.0)
+        squares = (squares - column**2 * square).at[j].set(0.0)
+        return rests - column[:, None] * rests[j][None, :], squares, taken.at[j].max(found)
 
-    start = (products / scale[:, None] / scale[None, :], jnp.zeros(n, bool))
-    return lax.fori_loop(0, n, take, start)[1]
+    start = (jnp.eye(n), jnp.diagonal(unit), jnp.zeros(n, bool))
+    return lax.fori_loop(0, n, take, start)[2]
 
 
 def _lengths(products: Matrix) -> Velocity:
