@@ -14,7 +14,7 @@ project_copyright = author
 version = release = nsdyn.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "generated_pages", "plain_docstrings"]
-exclude_patterns = ["_build", "library/*"]  # tables that pages include
+exclude_patterns = ["_build", "library/*", "previews/**"]  # tables that pages include
 suppress_warnings = ["myst.header"]  # a page may begin a table of levels with ###
 
 html_theme = "furo"

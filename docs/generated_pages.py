@@ -146,6 +146,7 @@ def paper_page() -> str:
     for name, source in PAPERS.items():
         study = found[name]
         parts += [f"## {name}", f"{source} {studies.summary(name)}", shown_of(study)]
+        parts += [x.read_text("utf-8") for x in sorted(study.folder.glob("*.md"))]
         parts += [as_page(x) for x in study.texts.values()]
         parts += [picture(name, x) for x in study.figures]
         parts.append(as_page(study.captions))

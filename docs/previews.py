@@ -28,6 +28,8 @@ def copy(study: Study, folder: Path) -> None:
     (folder / "captions.txt").write_text(study.captions, "utf-8")
     for name, text in study.texts.items():
         (folder / f"{name}.txt").write_text(text, "utf-8")
+    for table in sorted(study.folder.glob("*.md")):
+        shutil.copyfile(table, folder / table.name)
     for figure in study.figures:
         drawn = figure.with_suffix(".png")
         shrink(drawn if drawn.exists() else figure, folder / f"{figure.stem}.png")
