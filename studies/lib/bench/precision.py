@@ -26,6 +26,7 @@ from matplotlib.figure import Figure
 
 import nsdyn
 from nsdyn import integrators, problems
+from nsdyn.driver.backend import compiled_well
 from nsdyn.stepping.integrator import AbstractIntegrator
 from nsdyn.studies.lib import archive, style
 from nsdyn.studies.lib.bench.flow import Flow, diffrax_dopri8, scipy_dop853
@@ -122,11 +123,12 @@ def timed(
     solver: Callable, value: float, exact: tuple, repeats: int
 ) -> tuple[float | None, float | None]:
     """Error (1) and time of a run; None if it fails, as coarse steps may."""
-    try:
-        end = solver(value)  # compiles
-    except nsdyn.SimulationError:
-        return None, None
-    seconds = fastest(partial(solver, value), repeats)
+    with compiled_well():
+        try:
+            end = solver(value)  # compiles
+        except nsdyn.SimulationError:
+            return None, None
+        seconds = fastest(partial(solver, value), repeats)
     size = lambda x: np.max(np.abs(x))
     error = max(size(x - y) / size(y) for x, y in zip(end, exact, strict=True))  # (1)
     return (float(error), seconds) if np.isfinite(error) else (None, None)
