@@ -24,16 +24,16 @@ def is_there(folder: Path) -> bool:
 
 def write(data: Path, found: Comparison, names: Mapping[int, str]) -> None:
     """Keep a comparison; `names` are those of its runs in the archive, by their ids."""
+    names = dict(names)
+    for law in found.closed_forms:
+        run = found.references[law]
+        names[id(run)] = _write_exact(data, f"closed form, {law}", run.data)
     told = lambda run: {
         "integrator": run.integrator,
         "law": run.law,
         "reason": run.reason,
         "data": names.get(id(run)),
     }
-    names = dict(names)
-    for law in found.closed_forms:
-        run = found.references[law]
-        names[id(run)] = _write_exact(data, f"closed form, {law}", run.data)
     write_json(
         data / FILE,
         {name: getattr(found, name) for name in WORDS}
